@@ -29,7 +29,7 @@ from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.harvesting.crawl_index import commit_manifest, commit_row_groups, harvest_footers
-from cc_pipeline.lake.digests.digest import compute_input_digest
+from cc_pipeline.lake.content_digests import compute_input_digest
 from cc_pipeline.lake.digests.folding import fold
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage, content_name
 from cc_pipeline.maintenance.maintain import run_maintenance

@@ -21,14 +21,11 @@ from cc_pipeline.commoncrawl.matching import MemberIndex
 from cc_pipeline.commoncrawl.target import Target, version_of
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.lake.digests.digest import compute_input_digest
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Each file of this folder has a complete list; the one with the greatest number counts.
 _FOLDER: Final = "blocked/"
-#: The table, and the name, under which a digest of the list is committed.
-_TABLE, _DIGEST = "targets", "blocked"
 #: Newest lists that are kept: a process may be about to read the one before.
 _RETAINED_LISTS: Final = 3
 _MAX_LIST_BYTES: Final = 64 << 20
@@ -137,10 +134,16 @@ def read_blocklist(workspace: Workspace) -> Blocklist:
     return _read_newest(workspace)[1]
 
 
-def list_digest(workspace: Workspace) -> str | None:
-    """A digest of the list at its last change; ``None`` if it never changed. It is in the log of the table of targets,
-    which a run reads in each of its commits. Raises ``EnvironmentFault``."""
-    return workspace.lake.digest(_TABLE, _DIGEST)
+def read_numbered_list(workspace: Workspace) -> tuple[int, Blocklist]:
+    """The list with its number, which is 0 while there is none. Raises as :func:`read_blocklist`."""
+    numbers, blocklist = _read_newest(workspace)
+    return max([0, *numbers]), blocklist
+
+
+def read_list_number(workspace: Workspace) -> int:
+    """The number of the list as it is now: each change has a greater one. Commits compare it. Raises
+    ``EnvironmentFault``."""
+    return max([0, *_list_numbers(workspace)])
 
 
 def block(workspace: Workspace, targets: Sequence[Target], reason: str = "") -> Blocklist:
@@ -220,8 +223,6 @@ def _change_list(workspace: Workspace, change: Callable[[dict[str, Block]], dict
         sorted_blocks = [asdict(changed_blocks[name]) for name in sorted(changed_blocks)]
         data = (json.dumps(sorted_blocks, ensure_ascii=False) + "\n").encode()
         if workspace.place.put(f"{_FOLDER}{max([0, *numbers]) + 1:012}", data, only_if_absent=True):
-            # running runs see this digest change
-            workspace.lake.commit_digests(_TABLE, {_DIGEST: compute_input_digest({"blocked": sorted_blocks})})
             for old_number in numbers[: 1 - _RETAINED_LISTS]:
                 workspace.place.delete(f"{_FOLDER}{old_number:012}")
 

@@ -19,7 +19,7 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.extraction.blocklist import NOTHING_BLOCKED, Blocklist
 from cc_pipeline.index.locators import KINDS
 from cc_pipeline.index.lookup import counts_for_segments
-from cc_pipeline.lake.digests.digest import NOTHING, combine_digests, compute_content_digests
+from cc_pipeline.lake.content_digests import NOTHING, combine_digests, compute_content_digests
 from cc_pipeline.lake.ordered import OrderedRows, complete_groups, find_group_starts
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.records.locations import PLACE_NAME

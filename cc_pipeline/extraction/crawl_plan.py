@@ -27,8 +27,8 @@ from cc_pipeline.lake.slice import VERSION, Slice
 from cc_pipeline.records.file_leases import list_expired_leases
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Tables whose commits may change a plan: targets and their blocks, and the last table of each stage.
-_PLAN_TABLES: Final = ("targets", *(stage.main_table for stage in STAGES))
+#: Tables whose commits may change a plan.
+_PLAN_TABLES: Final = ("targets", "slices")
 
 #: ``new``: no rows before. ``updated``: looked up, fetched or parsed again. ``not run``: a stage is missing.
 Change: TypeAlias = Literal["new", "updated", "same", "not run"]
@@ -79,7 +79,7 @@ class CrawlPlan:
                 [
                     slice_state.content_metrics(stage)
                     for slice_state in slice_states
-                    if slice_state.stage_state(stage) is not None
+                    if slice_state.made(stage) is not None
                 ]
             )
             digests |= {name.removeprefix(VERSION): str(digest) for name, digest in metrics.items()}
@@ -162,11 +162,11 @@ def replan_with_new_indexes(workspace: Workspace, previous_plan: CrawlPlan) -> C
 
 @dataclass(frozen=True, slots=True)
 class PartitionTotals:
-    """The state of a partition (a crawl and a whole target) in the requested subsets: the input digests of its slices,
+    """The state of a partition (a crawl and a whole target) in the requested subsets: the inputs of its slices by stage,
     and its numbers of captures: located, planned for the fetch, fetched, pending, and fetched with another payload than
     the index names. ``losses_unconfirmed``: its losses are not confirmed yet."""
 
-    input_digests: tuple[str | None, ...] = ()
+    inputs: tuple[Mapping[str, str] | None, ...] = ()
     captures: int = 0
     planned: int = 0
     fetched: int = 0
@@ -190,11 +190,11 @@ class PartitionChange:
     @property
     def change(self) -> Change:
         """The change of the partition: whether it is new, updated, unchanged, or lacks a stage."""
-        if not self.after.input_digests or None in self.after.input_digests:
+        if not self.after.inputs or None in self.after.inputs:
             return "not run"
-        if not self.before.input_digests or all(digest is None for digest in self.before.input_digests):
+        if all(input_ is None for input_ in self.before.inputs):
             return "new"
-        return "same" if self.before.input_digests == self.after.input_digests else "updated"
+        return "same" if self.before.inputs == self.after.inputs else "updated"
 
 
 def compare_plans(before: Iterable[CrawlPlan], after: Iterable[CrawlPlan]) -> dict[Slice, PartitionChange]:
@@ -215,10 +215,9 @@ def _sum_partitions(crawl_plan: CrawlPlan) -> dict[Slice, PartitionTotals]:
     totals = {}
     for slug, slices in crawl_plan.target_slices.requested.items():
         slice_states = [crawl_plan.slice_states[slice_] for slice_ in slices]
-        stage_states = (slice_state.stage_state(stage) for stage in STAGES for slice_state in slice_states)
         fetches = [slice_state.fetch for slice_state in slice_states if slice_state.fetch is not None]
         totals[Slice(crawl_plan.target_slices.crawl, slug)] = PartitionTotals(
-            tuple(None if stage_state is None else stage_state.input_digest for stage_state in stage_states),
+            tuple(slice_state.input_of(stage) for stage in STAGES for slice_state in slice_states),
             sum(slice_state.lookup.captures for slice_state in slice_states if slice_state.lookup is not None),
             sum(fetch.planned for fetch in fetches),
             sum(fetch.fetched for fetch in fetches),
@@ -233,7 +232,6 @@ def find_current_targets(workspace: Workspace, crawl: str, slugs: Sequence[str])
     """The targets among ``slugs`` that a run would not change; see :attr:`CrawlPlan.current`. Empty if the plan cannot
     be made: the run will tell why."""
     try:
-        with workspace.lake.hold_versions():
-            return plan_crawl(workspace, crawl, slugs).current_targets
+        return plan_crawl(workspace, crawl, slugs).current_targets
     except CcPipelineError:
         return {}

@@ -1,7 +1,6 @@
 """Engines fetch records and parse pages: in processes of this machine, or elsewhere.
 
-A stage plans the work and asks its engine for it. The stage commits: the digests, the ledger, the state of each slice.
-So the tables are the same whatever engine made them, and a home may change its engine.
+A stage plans the work and asks its engine for it. The engine writes files, and the stage commits them. So the tables are the same whatever engine made them, and a home may change its engine.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from cc_pipeline.extraction.parsed_pages import (
     spill_pages,
 )
 from cc_pipeline.extraction.reusable_records import ReusableRecords
-from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.files import WrittenRows, join_rows, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.lake.slice import FETCH, PARSE, Slice
+from cc_pipeline.lake.slice import Slice
 from cc_pipeline.processes import usable_cores
 from cc_pipeline.records.fetch import Planned, RecordsResult, fetch_records
 from cc_pipeline.records.locations import LocationIndex
@@ -40,7 +39,7 @@ from cc_pipeline.workspace.workspace import Workspace
 class FetchRequest:
     """The request of one fetch: the ``captures`` of ``slices`` of a crawl, in the order of their locations ``places``.
 
-    Rows in ``reusable_records`` need not be fetched again. ``on_adopted_files`` is called with the files that are
+    Rows in ``reusable_records`` need not be fetched again; rows of a target get its number in ``generations``. ``on_adopted_files`` is called with the files that are
     adopted from killed runs, before anything is fetched. ``read_table_places`` gives the locations of all records that
     the table has of the crawl. ``scratch`` exists until the commit."""
 
@@ -49,6 +48,7 @@ class FetchRequest:
     places: LocationIndex
     reusable_records: ReusableRecords
     order: Order
+    generations: Mapping[str, int]
     scratch: Path
     on_adopted_files: Callable[[set[str]], None]
     read_table_places: Callable[[], Iterable[pa.RecordBatch]]
@@ -64,23 +64,24 @@ class FetchResult:
     """The result of a fetch: the number of ``rows`` of the records table, and the counts of each slice
     (``counts_by_slice``).
 
-    ``commit`` replaces the slices of the given digests by these rows, in one commit.
+    ``write`` writes these rows to files of the table, which no commit names yet.
     """
 
     result: RecordsResult
     rows: int
     counts_by_slice: Mapping[Slice, SliceFetchCounts]
-    commit: Callable[[Lake, Mapping[Slice, str]], object]
+    write: Callable[[], WrittenRows]
 
 
 @dataclass(frozen=True, slots=True)
 class ParseRequest:
-    """The request of one parse: the records (``PARSED_SCHEMA``) of slices of one crawl, in no order. ``input_digests``
-    has the digest of each slice. ``reusable_pages`` has the pages that are kept, once all ``records`` were read.
-    ``folder`` exists until the call ends."""
+    """The request of one parse: the records (``PARSED_SCHEMA``) of slices of one crawl, in no order. ``inputs`` are what
+    their pages are made from; rows of a target get its number in ``generations``. ``reusable_pages`` has the pages that
+    are kept, once all ``records`` were read. ``folder`` exists until the call ends."""
 
     crawl: str
-    input_digests: Mapping[Slice, str]
+    inputs: Mapping[Slice, Mapping[str, str]]
+    generations: Mapping[str, int]
     records: Iterable[pa.RecordBatch]
     reusable_pages: ReusablePages
     folder: Path
@@ -101,8 +102,8 @@ class Engine(Protocol):
         stored until then."""
         ...
 
-    def parse(self, workspace: Workspace, request: ParseRequest) -> None:
-        """Parses, and commits the pages. Raises ``EnvironmentFault``."""
+    def parse(self, workspace: Workspace, request: ParseRequest) -> dict[str, WrittenRows]:
+        """Parses, and writes the pages to files of each page table; commits nothing. Raises ``EnvironmentFault``."""
         ...
 
 
@@ -138,15 +139,15 @@ class LocalEngine:
             result,
             rows.rows,
             counts_by_slice,
-            lambda lake, input_digests: FETCH.commit(lake, input_digests, {"records": records}),
+            lambda: write_rows(workspace.lake, "records", request.crawl, records(), request.generations),
         )
 
-    def parse(self, workspace: Workspace, request: ParseRequest) -> None:
+    def parse(self, workspace: Workspace, request: ParseRequest) -> dict[str, WrittenRows]:
         rows = OrderedRows(PARSED_SCHEMA, CAPTURE_ORDER, request.folder)
         for batch in request.records:
             rows.add(batch)
         settings = workspace.settings
-        with open_spill_folder(workspace, request.input_digests, rows.rows, request.folder) as folder:
+        with open_spill_folder(workspace, request.inputs, rows.rows, request.folder) as folder:
             pages = spill_pages(
                 rows.batches(),
                 workspace.storage,
@@ -155,9 +156,14 @@ class LocalEngine:
                 max(1, min(settings.workers or usable_cores(), -(-rows.rows // BATCH_ROWS))),
                 folder,
                 lambda page_count: progress.report("parse", page_count, rows.rows),
-                request.reusable_pages.rows,
             )
-            PARSE.commit(workspace.lake, request.input_digests, pages, request.reusable_pages.parser_digests())
+            return {
+                table: join_rows(
+                    write_rows(workspace.lake, table, request.crawl, rows_of_table, request.generations)
+                    for rows_of_table in (opened(), request.reusable_pages.rows(table))
+                )
+                for table, opened in pages.items()
+            }
 
 
 LOCAL: Engine = LocalEngine()

@@ -1,8 +1,8 @@
 """Isolates failures: if a stage fails for several targets, it is called for fewer of them until the failing target is
 known.
 
-Halving finds one bad target of ``n`` in about ``2 log2(n)`` calls. Slices that the others committed meanwhile are found
-by their digests, so no call makes them again. An error that affects all targets (a full disk, a source that is left
+Halving finds one bad target of ``n`` in about ``2 log2(n)`` calls. Slices that the others committed meanwhile are up to date
+then, so no call makes them again. An error that affects all targets (a full disk, a source that is left
 alone for now) ends everything. An object that is refused through all tries is an error of its target. Refusals of
 several objects affect all targets.
 """
@@ -15,8 +15,8 @@ from typing import Final
 
 from cc_pipeline.errors import PlaceFault, disk_is_full
 from cc_pipeline.extraction.loss_policy import FetchIncomplete
-from cc_pipeline.extraction.run_inputs import InputsChanged
 from cc_pipeline.lake.slice import StageReport
+from cc_pipeline.lake.slices import SlicesChanged
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 
 
@@ -68,7 +68,7 @@ def run_isolated(
     except FetchIncomplete as incomplete:
         stop = incomplete if incomplete.reasons == {FaultKind.BREAKER_OPEN} else None
         outcome = Outcome(tuple(slugs), incomplete.report, incomplete.errors_by_target, stop)
-    except InputsChanged as error:
+    except SlicesChanged as error:
         # all slugs are planned again together
         outcome = Outcome(tuple(slugs), None, dict.fromkeys(slugs, error))
     except Exception as error:

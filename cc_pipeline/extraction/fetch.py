@@ -16,7 +16,7 @@ import pyarrow as pa
 from cc_pipeline.capture_columns import RECORD_KEY_NAMES
 from cc_pipeline.commoncrawl.crawls import LOCAL as LOCAL_CRAWLS
 from cc_pipeline.errors import EnvironmentFault, disk_trouble
-from cc_pipeline.extraction.blocklist import Blocklist, differs_only_in_blocks
+from cc_pipeline.extraction.blocklist import differs_only_in_blocks
 from cc_pipeline.extraction.cost_limit import enforce_cost_limit
 from cc_pipeline.extraction.engine import LOCAL, Engine, FetchRequest, FetchResult
 from cc_pipeline.extraction.fetch_counts import FetchCounts, SliceFetchCounts, count_fetched, sum_by_target
@@ -24,7 +24,7 @@ from cc_pipeline.extraction.loss_policy import (
     CommandTotals,
     LossAssessment,
     assess_losses,
-    build_fetch_rows,
+    build_fetch_notes,
     build_incomplete_error,
 )
 from cc_pipeline.extraction.loss_recheck import RecheckResult, recheck_losses
@@ -32,8 +32,7 @@ from cc_pipeline.extraction.plan import (
     Reason,
     ReasonKind,
     SliceRequest,
-    fetch_input_digest,
-    mark_incomplete,
+    build_fetch_input,
     options_of,
     plan,
 )
@@ -45,12 +44,13 @@ from cc_pipeline.extraction.reusable_records import (
     forget_failed_pages,
     note_superseded,
 )
-from cc_pipeline.extraction.run_inputs import GroupState, RunInputs, run_and_replan
+from cc_pipeline.extraction.group_state import GroupState, RunState, run_and_replan
 from cc_pipeline.extraction.slice_selection import build_slice_requests, empty_obsolete_slices, find_part_slices
-from cc_pipeline.extraction.slice_state import SliceState, read_slice_states
-from cc_pipeline.lake.digests.digest import compute_input_digest
+from cc_pipeline.extraction.slice_state import SliceState
+from cc_pipeline.lake.content_digests import compute_input_digest
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.lake.slice import FETCH, LOCATE, Metrics, Slice, StageReport, slices_of, write_notes
+from cc_pipeline.lake.slice import FETCH, LOCATE, Metrics, Slice, StageReport, slices_of
+from cc_pipeline.lake.slices import SliceRow, commit_slices, commit_written, draw_generations
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.progress import format_count
 from cc_pipeline.records.fetch import RecordsResult
@@ -80,54 +80,51 @@ def fetch_captures(
     replay: bool = False,
     distrusted: Collection[Place] = (),
     engine: Engine = LOCAL,
+    run: RunState | None = None,
 ) -> StageReport:
     """Gives every planned capture of ``slugs`` in ``crawl`` exactly one outcome. ``engine`` fetches. Stored records are
-    fetched again only if their bytes are gone.
+    fetched again only if their bytes are gone. ``run`` has the states that the stages before left.
 
     ``replay``: quarantined and settled records are fetched again too, in all located subsets. ``distrusted`` are
     captures whose stored bytes are not used. Raises ``FetchIncomplete`` when the source gives nothing, or less than the
     settings allow, after the fetched records were committed; the error names the targets and has the report of all.
-    Raises ``EnvironmentFault`` when the disk fails, and as :func:`~cc_pipeline.extraction.run_inputs.run_and_replan`
-    does. Records fetched until then are kept, and the next call adopts them.
+    Raises ``EnvironmentFault`` when the disk fails, ``SlicesChanged`` if other processes keep changing the slices.
+    Records fetched until then are kept, and the next call adopts them.
     """
-    fetch_all = partial(_fetch_all, workspace, crawl, slugs, replay=replay, distrusted=distrusted, engine=engine)
-    return run_and_replan(workspace, crawl, slugs, fetch_all)
+    state = run or RunState(workspace)
+    fetch_all = partial(_fetch_all, workspace, crawl, slugs, state, replay=replay, distrusted=distrusted, engine=engine)
+    return run_and_replan(state, crawl, slugs, fetch_all)
 
 
 def _fetch_all(
     workspace: Workspace,
     crawl: str,
     slugs: Sequence[str],
-    run: RunInputs,
+    run: RunState,
     *,
     replay: bool,
     distrusted: Collection[Place],
     engine: Engine,
 ) -> StageReport:
     started = time.monotonic()
-    group_state = run.take_state(crawl, slugs)
+    group_state = run.take(crawl, slugs)
     fetch_plan = _plan_fetch(workspace, group_state, slugs, replay=replay, distrusted=distrusted)
-    run.expect(
-        LOCATE, {slice_: _get_captures_digest(group_state.slice_states[slice_]) for slice_ in fetch_plan.due_slices}
-    )
-    _refuse_blocked_slices(workspace, fetch_plan.due_slices, group_state.slice_states, run.read_blocklist())
+    _refuse_blocked_slices(workspace, fetch_plan.due_slices, group_state)
     if fetch_plan.due_slices:
         workspace.agree_on_digests()
     if not replay:
         enforce_cost_limit(workspace, {slice_: group_state.slice_states[slice_] for slice_ in fetch_plan.priced_slices})
     counts_by_slice = _count_fetched(workspace, crawl, group_state.slice_states)
-    state = _FetchState(workspace, crawl, run, group_state.slice_states, counts_by_slice, distrusted, engine)
+    state = _FetchState(workspace, crawl, group_state, counts_by_slice, distrusted, engine)
     killed_fetches = list_expired_leases(workspace.storage, crawl)
     for scope, slices in _group_by_scope(fetch_plan, is_unfinished=bool(killed_fetches), replay=replay).items():
         _fetch(state, slices, [slice_ for slice_ in slices if slice_ in fetch_plan.repaired], scope)
     forget(workspace.storage, killed_fetches)
     _reassess_losses(state, fetch_plan.still_lost, fetch_plan.recheck.still_lost)
-    new_state = _read_new_state(state, group_state)
+    new_state = group_state.with_rows(state.committed)
     # pages of repaired slices are to be parsed again, and lost bytes are looked for again
-    if not fetch_plan.repaired and not any(
-        slice_state.lost_records for slice_state in group_state.slice_states.values()
-    ):
-        run.keep_state(new_state)
+    if not fetch_plan.repaired and not any(one.lost_records for one in group_state.slice_states.values()):
+        run.keep(new_state)
     return _finish(state, fetch_plan, new_state, started)
 
 
@@ -209,24 +206,6 @@ def _group_by_scope(fetch_plan: _FetchPlan, *, is_unfinished: bool, replay: bool
     )
 
 
-def _read_new_state(state: _FetchState, group_state: GroupState) -> GroupState:
-    """The state of the targets after their fetch was committed."""
-    if not state.assessments:
-        return group_state
-    new_states = read_slice_states(state.workspace, state.assessments, (FETCH,), check_stored_files=False)
-    return group_state.replace_states(
-        {
-            slice_: replace(
-                group_state.slice_states[slice_],
-                fetched=slice_state.fetched,
-                fetch=slice_state.fetch,
-                last_fetch=slice_state.last_fetch,
-            )
-            for slice_, slice_state in new_states.items()
-        }
-    )
-
-
 def _finish(state: _FetchState, fetch_plan: _FetchPlan, group_state: GroupState, started: float) -> StageReport:
     """Empties slices that a set no longer has, and builds the report of the stage. Raises ``FetchIncomplete``, with the
     report, if targets lack more than they may."""
@@ -260,7 +239,7 @@ def _finish(state: _FetchState, fetch_plan: _FetchPlan, group_state: GroupState,
     }
     report = target_slices.fold_by_target(report, target_metrics)
     if incomplete_error is None:
-        empty_obsolete_slices(workspace, FETCH, target_slices, "fetches")
+        empty_obsolete_slices(workspace, FETCH, target_slices)
         return report
     incomplete_error.report = report
     fetched_targets = [
@@ -268,15 +247,14 @@ def _finish(state: _FetchState, fetch_plan: _FetchPlan, group_state: GroupState,
         for slug, slices in target_slices.requested.items()
         if all(slice_states[slice_].fetched is not None for slice_ in slices)
     ]
-    empty_obsolete_slices(workspace, FETCH, target_slices, "fetches", fetched_targets)
+    empty_obsolete_slices(workspace, FETCH, target_slices, fetched_targets)
     raise incomplete_error
 
 
-def _refuse_blocked_slices(
-    workspace: Workspace, slices: Sequence[Slice], slice_states: Mapping[Slice, SliceState], blocklist: Blocklist
-) -> None:
+def _refuse_blocked_slices(workspace: Workspace, slices: Sequence[Slice], state: GroupState) -> None:
     """Raises ``EnvironmentFault`` if captures were located before their site was blocked."""
-    requests = build_slice_requests(workspace, slices, blocklist) if blocklist.blocks else {}
+    slice_states = state.slice_states
+    requests = build_slice_requests(workspace, slices, state.blocklist) if state.blocklist.blocks else {}
     for slice_ in requests:
         lookup = slice_states[slice_].lookup
         if lookup is not None and differs_only_in_blocks(lookup.definition, requests[slice_].version):
@@ -295,24 +273,30 @@ PARTIAL_FETCH_REASONS: Final = (
     ReasonKind.UNCONFIRMED_LOSSES,
     ReasonKind.RECHECK_DUE,
     ReasonKind.UNCONFIRMED_MISMATCHES,
-    ReasonKind.PARTIALLY_COMMITTED,
+    ReasonKind.INCOMPLETE_ROWS,
 )
 
 
 @dataclass(slots=True)
 class _FetchState:
-    """One call of the stage: the slice states before it (``previous_states``), the current counts of each slice
-    (``counts_by_slice``), the assessments of the fetched slices, and the result of each fetch."""
+    """One call of the stage: the state before it (``group``), the current counts of each slice (``counts_by_slice``),
+    the assessments of the fetched slices, the rows of ``slices`` that were ``committed``, and the result of each
+    fetch."""
 
     workspace: Workspace
     crawl: str
-    run: RunInputs
-    previous_states: Mapping[Slice, SliceState]
+    group: GroupState
     counts_by_slice: dict[Slice, SliceFetchCounts]
     distrusted: Collection[Place]
     engine: Engine
     assessments: dict[Slice, LossAssessment] = field(default_factory=dict)
+    committed: list[SliceRow] = field(default_factory=list)
     results: list[RecordsResult] = field(default_factory=list)
+
+    @property
+    def previous_states(self) -> Mapping[Slice, SliceState]:
+        """The states of the slices before the call."""
+        return self.group.slice_states
 
     def assess(
         self, counts_by_slice: Mapping[Slice, SliceFetchCounts], fetched_twice: Collection[Slice] = ()
@@ -386,11 +370,6 @@ def _find_still_lost(reasons: Mapping[Slice, Reason], recheck: RecheckResult, *,
     ]
 
 
-def _get_captures_digest(slice_state: SliceState) -> str:
-    assert slice_state.located is not None, "it was located"
-    return slice_state.located.content_digest
-
-
 def _count_fetched(
     workspace: Workspace, crawl: str, slice_states: Mapping[Slice, SliceState]
 ) -> dict[Slice, SliceFetchCounts]:
@@ -413,26 +392,21 @@ def _count_fetched(
 def _fetch(state: _FetchState, slices: Sequence[Slice], repaired: Sequence[Slice], scope: RefetchScope) -> None:
     """Fetches ``slices`` and commits the records."""
     workspace, crawl = state.workspace, state.crawl
-    complete_digests = {
-        slice_: fetch_input_digest(
-            _get_captures_digest(state.previous_states[slice_]), workspace.settings.digest_policy
-        )
-        for slice_ in slices
-    }
-    order = _build_order(state, complete_digests, scope)
+    order = _build_order(state, slices, scope)
     targets = [slice_.target for slice_ in slices]
+    generations = draw_generations(slices)
     # files that are reused must not be swept before the commit
     with (
         lease(workspace.storage, crawl, order.commit, targets) as file_lease,
         workspace.scratch_folder("fetch") as scratch,
     ):
-        fetched = _fetch_records(state, order, slices, file_lease, scratch)
+        fetched = _fetch_records(state, order, generations, file_lease, scratch)
         file_lease.confirm()
         result = fetched.result
         fetched_twice = slices if scope.mismatched and result.answered and not result.unchanged else ()
         assessments = state.assess(fetched.counts_by_slice, fetched_twice)
-        if complete_digests:
-            _commit(state, complete_digests, repaired, fetched, assessments)
+        if slices:
+            _commit(state, generations, repaired, fetched, assessments)
         else:
             retire_journals(workspace.storage, result.settled)
     state.counts_by_slice |= fetched.counts_by_slice
@@ -440,13 +414,14 @@ def _fetch(state: _FetchState, slices: Sequence[Slice], repaired: Sequence[Slice
     state.results.append(result)
 
 
-def _build_order(state: _FetchState, complete_digests: Mapping[Slice, str], scope: RefetchScope) -> Order:
+def _build_order(state: _FetchState, slices: Sequence[Slice], scope: RefetchScope) -> Order:
     """The order of a fetch of some slices."""
     workspace = state.workspace
+    contents = [_get_captures(state.previous_states[slice_]).content for slice_ in slices]
     return Order(
         state.crawl,
         uuid.uuid4().hex,
-        compute_input_digest({"plans": list(complete_digests.values())}),
+        compute_input_digest({"plans": contents, "policy": workspace.settings.digest_policy}),
         RecordOptions(
             fail_on_digest=workspace.settings.digest_policy == "fail",
             retry_settled=scope.settled,
@@ -457,13 +432,19 @@ def _build_order(state: _FetchState, complete_digests: Mapping[Slice, str], scop
     )
 
 
+def _get_captures(slice_state: SliceState) -> SliceRow:
+    assert slice_state.located is not None, "it was located"
+    return slice_state.located
+
+
 def _fetch_records(
-    state: _FetchState, order: Order, slices: Sequence[Slice], file_lease: FileLease, scratch: Path
+    state: _FetchState, order: Order, generations: Mapping[Slice, int], file_lease: FileLease, scratch: Path
 ) -> FetchResult:
-    """Lets the engine fetch the captures of ``slices``, without records that are stored. Commits nothing."""
-    workspace, crawl = state.workspace, state.crawl
+    """Lets the engine fetch the captures of slices, without records that are stored. Commits nothing."""
+    workspace, crawl, slices = state.workspace, state.crawl, [*generations]
     targets = [slice_.target for slice_ in slices]
-    captures, places = _read_captures(workspace, crawl, targets, scratch)
+    located = [_get_captures(state.previous_states[slice_]).tables["captures"].generation for slice_ in slices]
+    captures, places = _read_captures(workspace, crawl, targets, located, scratch)
     reusable = find_reusable_records(workspace, crawl, targets, captures, places, scratch, state.distrusted)
     # Arrow keeps freed memory for new rows, and fetching needs memory of other kinds
     pa.default_memory_pool().release_unused()
@@ -475,6 +456,7 @@ def _fetch_records(
             places,
             reusable,
             order,
+            {slice_.target: number for slice_, number in generations.items()},
             scratch,
             on_adopted_files=lambda adopted: file_lease.hold(reusable.files | adopted),
             read_table_places=lambda: stream_rows(workspace.lake, "records", {"crawl": crawl}, PLACE_NAME),
@@ -488,44 +470,44 @@ def _fetch_records(
 
 def _commit(
     state: _FetchState,
-    complete_digests: Mapping[Slice, str],
+    generations: Mapping[Slice, int],
     repaired: Sequence[Slice],
     fetched: FetchResult,
     assessments: Mapping[Slice, LossAssessment],
 ) -> None:
-    """Commits the records and the notes of the slices. If the source gave nothing at all, ``records`` stays as it
-    was."""
-    workspace, lake = state.workspace, state.workspace.lake
-    result, counts_by_slice = fetched.result, fetched.counts_by_slice
-    last_fetches = {slice_: state.previous_states[slice_].last_fetch for slice_ in complete_digests}
+    """Commits the records and the notes of the slices. If the source gave nothing at all, ``records`` stays as it was,
+    and only the notes change."""
+    workspace, result, counts_by_slice = state.workspace, fetched.result, fetched.counts_by_slice
+    slices = [*generations]
+    inputs = {
+        slice_: build_fetch_input(
+            _get_captures(state.previous_states[slice_]).content,
+            workspace.settings.digest_policy,
+            complete=not counts_by_slice[slice_].pending,
+        )
+        for slice_ in slices
+    }
+    last_fetches = {slice_: state.previous_states[slice_].last_fetch for slice_ in slices}
     runs_without_response = (
         {}
         if result.answered
         else {slice_: 1 if note is None else note.runs_without_response + 1 for slice_, note in last_fetches.items()}
     )
-    input_digests = _build_input_digests(complete_digests, counts_by_slice)
-    rows = build_fetch_rows(counts_by_slice, input_digests, runs_without_response, assessments)
-    stored_digests = {slice_: state.previous_states[slice_].input_digest(FETCH) for slice_ in complete_digests}
-    unchanged_rows = {slice_: row for slice_, row in rows.items() if stored_digests[slice_] == input_digests[slice_]}
     has_new_records = bool(result.answered or result.reused or result.adopted)
-    with state.run.replacing(FETCH, {slice_: state.previous_states[slice_] for slice_ in complete_digests}):
-        # first, so that a killed run is not taken for one that never was; but not if the digest stays: then the note
-        # would count for rows that are not there yet
-        write_notes(
-            lake,
-            "fetches",
-            {slice_: row for slice_, row in rows.items() if stored_digests[slice_] != input_digests[slice_]},
-            ignored_column="last_attempt_at",
-        )
-        if has_new_records:
-            note_superseded(workspace, [*complete_digests], result.stored, time.time())
-            forget_failed_pages(workspace, repaired, state.distrusted)
-            fetched.commit(lake, input_digests)
-            retire_journals(workspace.storage, result.settled)
-        else:
-            write_notes(lake, "fetches", unchanged_rows, ignored_column="last_attempt_at")
+    notes = build_fetch_notes(counts_by_slice, inputs, runs_without_response, assessments)
+    base = state.group.base(workspace, FETCH, slices, LOCATE)
     if has_new_records:
-        write_notes(lake, "fetches", unchanged_rows, ignored_column="last_attempt_at")
+        note_superseded(workspace, slices, result.stored, time.time())
+        forget_failed_pages(workspace, repaired, state.distrusted)
+        written = {"records": fetched.write()}
+        state.committed += commit_written(workspace.lake, FETCH, inputs, written, generations, base, notes=notes)
+        retire_journals(workspace.storage, result.settled)
+        return
+    rows = []
+    for slice_, note in notes.items():
+        old = base.replaced.get(slice_, SliceRow(slice_, FETCH.label, 0, 0))
+        rows.append(replace(old, note=note | {"is_failed": old.input != inputs[slice_]}))
+    state.committed += commit_slices(workspace.lake, rows, base)
 
 
 def _reassess_losses(state: _FetchState, slices: Collection[Slice], lost_again: Collection[Slice]) -> None:
@@ -539,19 +521,16 @@ def _reassess_losses(state: _FetchState, slices: Collection[Slice], lost_again: 
         note = state.previous_states[slice_].fetch
         recheck_count = (0 if note is None else note.second_looks) + (slice_ in lost_again)
         assessments[slice_] = replace(assessment, second_looks=recheck_count)
-    previous_states = {slice_: state.previous_states[slice_] for slice_ in slices}
-    input_digests = {
-        slice_: stored_digest
-        for slice_, slice_state in previous_states.items()
-        if (stored_digest := slice_state.input_digest(FETCH)) is not None
-    }
-    rows = build_fetch_rows(counts_by_slice, input_digests, {}, assessments)
-    for slice_, row in rows.items():
-        note = state.previous_states[slice_].fetch
-        if note is not None and slice_ not in lost_again:
-            row["last_attempt_at"] = note.last_attempt_at
-    with state.run.replacing(FETCH, previous_states):
-        write_notes(state.workspace.lake, "fetches", rows, ignored_column="last_attempt_at")
+    base = state.group.base(state.workspace, FETCH, slices)
+    inputs = {slice_: row.input for slice_, row in base.replaced.items()}
+    rows = []
+    for slice_, note in build_fetch_notes(counts_by_slice, inputs, {}, assessments).items():
+        row = base.replaced[slice_]
+        kept = {} if slice_ in lost_again else {"last_attempt_at": row.note["last_attempt_at"]}
+        if row.note != note | kept:
+            rows.append(replace(row, note=note | kept))
+    if rows:
+        state.committed += commit_slices(state.workspace.lake, rows, base)
     state.assessments |= assessments
 
 
@@ -578,28 +557,19 @@ def _good_record_path(workspace: Workspace) -> Path:
 
 
 def _read_captures(
-    workspace: Workspace, crawl: str, targets: Sequence[str], scratch: Path
+    workspace: Workspace, crawl: str, targets: Sequence[str], generations: Sequence[int], scratch: Path
 ) -> tuple[OrderedRows, LocationIndex]:
     """The captures of ``targets`` in the order of their locations, and these locations."""
     schema = pa.schema([CAPTURES_SCHEMA.field(name) for name in RECORD_KEY_NAMES])
     captures = OrderedRows(schema, (*PLACE_NAME, "target"), scratch)
-    for batch in stream_rows(workspace.lake, "captures", {"crawl": crawl, "target": targets}, RECORD_KEY_NAMES):
+    where = {"crawl": crawl, "target": targets}
+    for batch in stream_rows(workspace.lake, "captures", where, RECORD_KEY_NAMES, generations):
         captures.add(batch)
     collected_places = LocationCollector()
     # after they are sorted: both at once would take the memory of both
     for batch in captures.batches():
         collected_places.add(batch)
     return captures, collected_places.places()
-
-
-def _build_input_digests(
-    complete_digests: Mapping[Slice, str], counts_by_slice: Mapping[Slice, SliceFetchCounts]
-) -> dict[Slice, str]:
-    # pending captures deserve another try, so the slice does not count as complete
-    return {
-        slice_: mark_incomplete(digest) if counts_by_slice[slice_].pending else digest
-        for slice_, digest in complete_digests.items()
-    }
 
 
 def _check_balance(captures: int, records: int, outcomes: Mapping[str, int], crawl: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.lake.digests.digest import NOTHING, combine_digests, compute_content_digests
+from cc_pipeline.lake.content_digests import NOTHING, combine_digests, compute_content_digests
 from cc_pipeline.lake.slice import Metrics, Slice
 
 #: Runs that ask for a capture, while the source gives others, before schedules give it up. A person's run always asks.

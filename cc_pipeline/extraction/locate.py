@@ -19,33 +19,34 @@ from cc_pipeline.commoncrawl.slice_slugs import PLAIN, is_named_captures, named_
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.blocklist import Blocklist, blocks_of
+from cc_pipeline.extraction.blocklist import blocks_of
 from cc_pipeline.extraction.capture_buffer import CaptureBuffer, CaptureTotals, SliceLookup
-from cc_pipeline.extraction.cost_limit import enforce_cost_limit, price_of_slices
+from cc_pipeline.extraction.cost_limit import enforce_cost_limit
 from cc_pipeline.extraction.lookup_notes import (
     LookupSummary,
     LookupTask,
     add_captures_of_former_parts,
     add_previous_captures,
     carry_over_members,
-    commit_lookups,
+    build_details,
+    build_note,
     describe_completeness,
     plan_lookups,
     split_into_commits,
     split_into_passes,
 )
-from cc_pipeline.extraction.plan import Index, ReasonKind, locate_input_digest, options_of, plan
+from cc_pipeline.extraction.plan import Index, ReasonKind, build_locate_input, options_of, plan
 from cc_pipeline.extraction.removals import (
     Listing,
     Removal,
     build_removal_error,
     combine_listings,
     find_unconfirmed_removals,
-    read_listings,
+    get_listing,
 )
-from cc_pipeline.extraction.run_inputs import GroupState, RunInputs, run_and_replan
+from cc_pipeline.extraction.group_state import GroupState, RunState, run_and_replan
 from cc_pipeline.extraction.slice_selection import build_slice_requests, empty_obsolete_slices, find_obsolete_slices
-from cc_pipeline.extraction.slice_state import SliceState, read_slice_states
+from cc_pipeline.extraction.slice_state import Lookup, SliceState, read_slice_states
 from cc_pipeline.grouping import group_within
 from cc_pipeline.harvesting.catalog import catalog_gaps, columnar_versions
 from cc_pipeline.harvesting.index_sources import index_sources
@@ -54,7 +55,9 @@ from cc_pipeline.index.locator import NAME_SEPARATOR, NAMED_CAPTURES, CaptureSin
 from cc_pipeline.index.locators import AUTO, BTREE, PARQUET
 from cc_pipeline.index.lookup import look_up, outside_notes
 from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.lake.files import write_rows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Metrics, Slice, StageReport, count_written
+from cc_pipeline.lake.slices import SliceRow, commit_written, draw_generations
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.progress import format_count
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
@@ -128,47 +131,47 @@ def refuse_unharvested(workspace: Workspace, indexes: Mapping[tuple[str, str], I
             )
 
 
-def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
-    """Finds the captures of ``slugs`` in ``crawl``. Slices whose inputs are unchanged stay.
+def locate_captures(
+    workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunState | None = None
+) -> StageReport:
+    """Finds the captures of ``slugs`` in ``crawl``. Slices whose inputs are unchanged stay. ``run`` has the states that
+    the stages before left.
 
     Of a set with changed members, only the new members are looked up, and an unchanged part of it stays. Raises
     ``UserInputError`` for keys that have no definition and cannot be given one, and, after the captures were committed,
     for a fetch that would cost more than the settings allow; ``FetchIncomplete`` for captures that the index no longer
     lists, which stay unconfirmed; ``IndexIncomplete`` if index files were not read and no other index has the crawl;
-    ``EnvironmentFault`` if the index cannot be read, and as :func:`~cc_pipeline.extraction.run_inputs.run_and_replan`
-    does.
+    ``EnvironmentFault`` if the index cannot be read; ``SlicesChanged`` if other processes keep changing the slices.
     """
-    return run_and_replan(
-        workspace, crawl, slugs, lambda run: _locate_all(workspace, crawl, slugs, run), relocates=True
-    )
+    run_state = run or RunState(workspace)
+    locate_all = partial(_locate_all, workspace, crawl, slugs, run_state)
+    return run_and_replan(run_state, crawl, slugs, locate_all, relocates=True)
 
 
-def _locate_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunInputs) -> StageReport:
+def _locate_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunState) -> StageReport:
     started = time.monotonic()
-    group_state = run.take_state(crawl, slugs)
-    target_slices, slice_states = group_state.target_slices, group_state.slice_states
-    blocklist = run.read_blocklist()
-    requests = build_slice_requests(workspace, target_slices.requested_slices, blocklist)
-    indexes = list_indexes(workspace, {slice_: slice_states[slice_] for slice_ in requests})
+    state = run.take(crawl, slugs)
+    requests = build_slice_requests(workspace, state.target_slices.requested_slices, state.blocklist)
+    indexes = list_indexes(workspace, {slice_: state.slice_states[slice_] for slice_ in requests})
     options = options_of(workspace.settings)
     due_versions = {
         slice_: requests[slice_].version
-        for slice_ in plan(requests, slice_states, indexes, options, (LOCATE,)).reasons_for(LOCATE)
+        for slice_ in plan(requests, state.slice_states, indexes, options, (LOCATE,)).reasons_for(LOCATE)
     }
-    totals = _locate(_LookupPlan(workspace, crawl, run, blocklist, due_versions, slice_states, indexes))
-    empty_obsolete_slices(workspace, LOCATE, target_slices, "lookups")
-    new_state = _read_new_state(workspace, due_versions, group_state)
+    totals = _locate(_LookupPlan(workspace, state, due_versions, indexes))
+    empty_obsolete_slices(workspace, LOCATE, state.target_slices)
+    new_state = state.with_rows(totals.committed)
     # the cost of lost bytes was agreed to before
     fetch_reasons = plan(requests, new_state.slice_states, {}, options, (FETCH,)).reasons_for(
         FETCH, excluded_kinds=(ReasonKind.PENDING_CAPTURES, ReasonKind.LOST_BYTES)
     )
     enforce_cost_limit(workspace, {slice_: new_state.slice_states[slice_] for slice_ in fetch_reasons})
-    run.keep_state(new_state)
-    report = target_slices.fold_by_target(
-        _build_report(workspace, due_versions, requests, new_state.slice_states, totals, started)
+    run.keep(new_state)
+    report = state.target_slices.fold_by_target(
+        _build_report(due_versions, requests, new_state.slice_states, totals, started)
     )
     removal_error = build_removal_error(
-        {slice_: _get_listing(new_state.slice_states[slice_]) for slice_ in target_slices.all_slices}, slugs
+        {slice_: _get_listing(new_state.slice_states[slice_]) for slice_ in state.target_slices.all_slices}, slugs
     )
     if removal_error is not None:
         removal_error.report = report
@@ -176,19 +179,7 @@ def _locate_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: Run
     return report
 
 
-def _read_new_state(workspace: Workspace, located_slices: Collection[Slice], group_state: GroupState) -> GroupState:
-    """The state of the targets after these slices were located."""
-    new_states = read_slice_states(workspace, located_slices, (LOCATE,)) if located_slices else {}
-    return group_state.replace_states(
-        {
-            slice_: replace(group_state.slice_states[slice_], located=slice_state.located, lookup=slice_state.lookup)
-            for slice_, slice_state in new_states.items()
-        }
-    )
-
-
 def _build_report(
-    workspace: Workspace,
     due_slices: Collection[Slice],
     requested_slices: Collection[Slice],
     slice_states: Mapping[Slice, SliceState],
@@ -197,9 +188,9 @@ def _build_report(
 ) -> StageReport:
     """The report of the stage, with the metrics of each slice."""
     metrics_by_target = {
-        slice_.target: _build_metrics(workspace, slice_, slice_state, slice_ in due_slices)
+        slice_.target: _build_metrics(slice_state, slice_state.lookup, slice_ in due_slices)
         for slice_, slice_state in slice_states.items()
-        if slice_state.located
+        if slice_state.lookup
     }
     return StageReport(
         LOCATE.label,
@@ -218,9 +209,7 @@ def _build_report(
 def _get_listing(slice_state: SliceState) -> tuple[int, Listing]:
     """The number of captures of a slice, and the note of its lookup on its index."""
     lookup = slice_state.lookup
-    if lookup is None:
-        return 0, Listing()
-    return lookup.captures, Listing(lookup.located_by, None, lookup.unlisted_captures, lookup.removal)
+    return (0, Listing()) if lookup is None else (lookup.captures, get_listing(lookup))
 
 
 @dataclass(slots=True)
@@ -236,6 +225,7 @@ class _LookupTotals:
     removed: int = 0
     repeated: Counter[str] = field(default_factory=Counter)
     notes: dict[str, None] = field(default_factory=dict)
+    committed: list[SliceRow] = field(default_factory=list)
 
     def add(self, totals_by_slice: Mapping[Slice, CaptureTotals]) -> None:
         """Counts captures of slices that were committed: retained, left out and repeated ones."""
@@ -248,16 +238,23 @@ class _LookupTotals:
 
 @dataclass(frozen=True, slots=True)
 class _LookupPlan:
-    """The lookups that are due in a crawl: slices with the ``versions`` of their definitions. ``slice_states`` has all
-    slices of their targets, ``indexes`` is by crawl and subset, and ``blocklist`` has the sites that are left out."""
+    """The lookups that are due in a crawl: slices with the ``versions`` of their definitions. ``state`` has all slices
+    of their targets, ``indexes`` is by crawl and subset."""
 
     workspace: Workspace
-    crawl: str
-    run: RunInputs
-    blocklist: Blocklist
+    state: GroupState
     versions: Mapping[Slice, str]
-    slice_states: Mapping[Slice, SliceState]
     indexes: Mapping[tuple[str, str], Index]
+
+    @property
+    def crawl(self) -> str:
+        """The crawl of the slices."""
+        return self.state.target_slices.crawl
+
+    @property
+    def slice_states(self) -> Mapping[Slice, SliceState]:
+        """The states of all slices of the targets."""
+        return self.state.slice_states
 
     def get_index(self, slice_: Slice) -> Index:
         """The index by which a slice can be located."""
@@ -277,7 +274,7 @@ def _locate(lookup_plan: _LookupPlan) -> _LookupTotals:
     for targets in split_into_passes(workspace, [*versions]):
         progress.report("locate", located_count, len(versions), crawl)
         with workspace.scratch_folder("locate") as scratch:
-            buffer = CaptureBuffer(scratch, lookup_plan.blocklist)
+            buffer = CaptureBuffer(scratch, lookup_plan.state.blocklist)
             _locate_pass(lookup_plan, targets, buffer, totals)
             totals.blocked += buffer.blocked_captures
         located_count += len(targets)
@@ -347,13 +344,14 @@ def _add_stored_captures(
         if slice_states[slice_].located is not None and tasks[slice_].kept_members is None
     }
     add_previous_captures(workspace, tasks, relocated, buffer)
-    old_listings = read_listings(workspace.lake, relocated)
+    old_listings = {slice_: _get_listing(slice_states[slice_])[1] for slice_ in relocated}
     new_slices = [slice_ for slice_ in indexed_slices if slice_states[slice_].located is None]
     for slug, set_slices in _group_by_set(new_slices).items():
         all_slices = [slice_ for slice_ in slice_states if slice_.partition.target == slug]
         if obsolete_slices := find_obsolete_slices(workspace, LOCATE, slug, all_slices):
             add_captures_of_former_parts(workspace, tasks, set_slices, obsolete_slices, buffer)
-            old_listing = combine_listings([*read_listings(workspace.lake, obsolete_slices).values()])
+            former_states = read_slice_states(workspace, obsolete_slices, (LOCATE,))
+            old_listing = combine_listings([_get_listing(former)[1] for former in former_states.values()])
             old_listings |= dict.fromkeys(set_slices, old_listing)
     return old_listings
 
@@ -421,10 +419,9 @@ def _read_named_captures(workspace: Workspace, slice_: Slice, target: Target) ->
 
 @dataclass(frozen=True, slots=True)
 class _SliceGroup:
-    """Slices of one commit, with their new input digests: their rows, unlisted captures among them, and the totals of
-    each slice."""
+    """Slices of one commit: their rows, unlisted captures among them, and the totals of each slice."""
 
-    input_digests: Mapping[Slice, str]
+    slices: Sequence[Slice]
     rows: OrderedRows
     totals_by_slice: Mapping[Slice, CaptureTotals]
 
@@ -439,24 +436,11 @@ def _commit_pass(
 ) -> None:
     """Commits the located slices, some at a time. Captures that an index no longer lists stay if a person has to accept
     their removal. ``old_listings`` has the listings that were noted at the last lookup of the slices."""
-    workspace, slice_states = lookup_plan.workspace, lookup_plan.slice_states
-    input_digests = {
-        slice_: locate_input_digest(
-            lookup_plan.crawl,
-            summaries[slice_].definition,
-            summaries[slice_].located_by,
-            summaries[slice_].index_version,
-        )
-        for slice_ in sorted(summaries)
-    }
-    targets = {slice_: tasks[slice_].target for slice_ in input_digests}
+    targets = {slice_: tasks[slice_].target for slice_ in summaries}
     # a target is assessed as a whole, so nothing is committed until all of its slices are known
     groups = [
-        _SliceGroup(
-            group_digests,
-            *buffer.read_slices({slice_: summaries[slice_].slice_lookup for slice_ in group_digests}, targets),
-        )
-        for group_digests in split_into_commits(input_digests)
+        _SliceGroup(slices, *buffer.read_slices({one: summaries[one].slice_lookup for one in slices}, targets))
+        for slices in split_into_commits(sorted(summaries))
     ]
     unconfirmed = _find_unconfirmed_slices(lookup_plan, summaries, groups, old_listings)
     # an unconfirmed removal keeps the size of the old listing, to be compared with the next one
@@ -466,15 +450,38 @@ def _commit_pass(
     }
     new_summaries = {**summaries, **kept_summaries}
     for group in groups:
-        accepted_slices = [slice_ for slice_ in group.input_digests if slice_ not in unconfirmed]
+        accepted_slices = [slice_ for slice_ in group.slices if slice_ not in unconfirmed]
         totals.removed += sum(group.totals_by_slice[slice_].unlisted_captures for slice_ in accepted_slices)
         rows = buffer.drop_unlisted(group.rows, accepted_slices, group.totals_by_slice, targets)
-        with lookup_plan.run.replacing(LOCATE, {slice_: slice_states[slice_] for slice_ in group.input_digests}):
-            commit_lookups(workspace, group.input_digests, new_summaries, group.totals_by_slice)
-            totals.rows += LOCATE.commit(
-                workspace.lake, group.input_digests, {"captures": partial(_enlarge_batches, rows)}
-            )
+        committed = _commit_group(lookup_plan, new_summaries, group, rows)
+        totals.rows += sum(row.tables["captures"].rows for row in committed)
+        totals.committed += committed
         totals.add(group.totals_by_slice)
+
+
+def _commit_group(
+    lookup_plan: _LookupPlan, summaries: Mapping[Slice, LookupSummary], group: _SliceGroup, rows: OrderedRows
+) -> list[SliceRow]:
+    """Commits the captures of some slices, with the notes of their lookups."""
+    workspace, slices, totals = lookup_plan.workspace, group.slices, group.totals_by_slice
+    inputs = {
+        slice_: build_locate_input(one.definition, one.located_by, one.index_version)
+        for slice_, one in summaries.items()
+        if slice_ in totals
+    }
+    generations = draw_generations(slices)
+    by_target = {slice_.target: number for slice_, number in generations.items()}
+    written = write_rows(workspace.lake, "captures", lookup_plan.crawl, _enlarge_batches(rows), by_target)
+    return commit_written(
+        workspace.lake,
+        LOCATE,
+        inputs,
+        {"captures": written},
+        generations,
+        lookup_plan.state.base(workspace, LOCATE, slices),
+        notes={slice_: build_note(slice_, summaries[slice_], totals[slice_]) for slice_ in slices},
+        details={slice_: build_details(summaries[slice_], totals[slice_]) for slice_ in slices},
+    )
 
 
 def _find_unconfirmed_slices(
@@ -517,8 +524,11 @@ def _find_reusable_index(workspace: Workspace, version: str, slice_state: SliceS
     """The complete and unchanged index by which a slice was located, so that it need not be asked again; else
     ``None``."""
     lookup = slice_state.lookup
+    located = slice_state.located
+    if lookup is None or located is None or not located.input:
+        return None
     # unlisted captures are assessed by the whole slice
-    if lookup is None or lookup.unlisted_captures or blocks_of(lookup.definition) != blocks_of(version):
+    if lookup.unlisted_captures or blocks_of(lookup.definition) != blocks_of(version):
         return None
     if not lookup.complete or workspace.settings.index not in (AUTO, lookup.located_by):
         return None
@@ -583,19 +593,16 @@ def _describe_removed_members(
             )
 
 
-def _build_metrics(workspace: Workspace, slice_: Slice, slice_state: SliceState, is_fresh: bool) -> Metrics:
+def _build_metrics(slice_state: SliceState, lookup: Lookup, is_fresh: bool) -> Metrics:
     """The rows of a slice and the cost of fetching all of them, so that a person can decide before the fetch."""
-    lookup = slice_state.lookup
-    # without a note, or with that of other rows, a run was killed between the two commits
-    price = price_of_slices(workspace, [slice_]) if lookup is None else lookup.price
+    price = lookup.price
     metrics: Metrics = {
         "rows:captures": price.captures,
         "record bytes": price.record_bytes,
         "fetch bytes": price.bytes,
         "fetch requests": price.requests,
         **slice_state.content_metrics(LOCATE),
+        "index complete": describe_completeness(lookup),
     }
-    if lookup is not None:
-        metrics["index complete"] = describe_completeness(lookup)
-        metrics |= {"no longer in the index": lookup.unlisted_captures} if lookup.unlisted_captures else {}
+    metrics |= {"no longer in the index": lookup.unlisted_captures} if lookup.unlisted_captures else {}
     return metrics | count_written(metrics, is_fresh)

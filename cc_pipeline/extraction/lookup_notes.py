@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Final
 
 import pyarrow as pa
@@ -20,7 +19,8 @@ from cc_pipeline.grouping import group_within
 from cc_pipeline.harvesting.catalog import catalog_gaps
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.locator import NAMED_CAPTURES
-from cc_pipeline.lake.slice import LOCATE, Slice, group_targets_by_crawl, slices_of, write_notes
+from cc_pipeline.lake.slice import LOCATE, Slice, slices_of
+from cc_pipeline.lake.slices import read_notes, read_slice_rows
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.lake.target_definitions import read_definitions
 from cc_pipeline.workspace.workspace import Workspace
@@ -43,28 +43,9 @@ class LookupSummary:
     index_size: int | None = None
 
 
-def commit_lookups(
-    workspace: Workspace,
-    input_digests: Mapping[Slice, str],
-    summaries: Mapping[Slice, LookupSummary],
-    totals_by_slice: Mapping[Slice, CaptureTotals],
-) -> None:
-    """Writes the notes of these lookups with the totals of their captures, before the captures are committed with the
-    digests ``input_digests``."""
-    now = datetime.now(UTC)
-    rows = {
-        slice_: {
-            **_build_row(slice_, summaries[slice_], totals_by_slice[slice_]),
-            "input_digest": digest,
-            "looked_up_at": now,
-        }
-        for slice_, digest in input_digests.items()
-    }
-    write_notes(workspace.lake, "lookups", rows, ignored_column="looked_up_at")
-
-
-def _build_row(slice_: Slice, summary: LookupSummary, totals: CaptureTotals) -> dict[str, object]:
-    gaps, price, members = summary.gaps, totals.price, totals.members
+def build_note(slice_: Slice, summary: LookupSummary, totals: CaptureTotals) -> dict[str, object]:
+    """The note of a slice's lookup with the totals of its captures; see the columns of ``lookups``."""
+    gaps, price = summary.gaps, totals.price
     subset_gaps = () if gaps is None else [row for row in gaps.by_subset if row[0] == slice_.subset]
     return {
         "located_by": summary.located_by,
@@ -72,9 +53,7 @@ def _build_row(slice_: Slice, summary: LookupSummary, totals: CaptureTotals) -> 
         "complete": gaps is None,
         "index_files": None if gaps is None else sum(expected for _, _, expected in subset_gaps),
         "unread_files": sum(unread for _, unread, _ in subset_gaps),
-        "unread": [] if gaps is None else [path for path, _ in gaps.files],
         "captures": totals.rows,
-        "members": None if members is None else [{"member": member, "captures": n} for member, n in members.items()],
         "definition": summary.definition,
         "index_version": summary.index_version,
         "record_bytes": price.record_bytes,
@@ -87,28 +66,30 @@ def _build_row(slice_: Slice, summary: LookupSummary, totals: CaptureTotals) -> 
     }
 
 
+def build_details(summary: LookupSummary, totals: CaptureTotals) -> dict[str, object] | None:
+    """The part of that note that grows with a set's members or with unread files; ``None`` if it has neither."""
+    unread = [] if summary.gaps is None else [path for path, _ in summary.gaps.files]
+    if totals.members is None and not unread:
+        return None
+    members = None if totals.members is None else [{"member": one, "captures": n} for one, n in totals.members.items()]
+    return {"unread": unread, "members": members}
+
+
 def read_located_members(workspace: Workspace, slices: Collection[Slice]) -> dict[Slice, list[str]]:
-    """The definitions of the members with which slices of sets were located, for slices whose note counts."""
-    members_by_slice: dict[Slice, list[str]] = {}
-    input_digests = LOCATE.read_input_digests(workspace.lake, slices)
-    for crawl, targets in group_targets_by_crawl(slices).items():
-        where = {"crawl": crawl, "target": targets}
-        rows = workspace.lake.read("lookups", where, ["target", "input_digest", "members"])
-        for row in rows.filter(pc.is_valid(rows["members"])).to_pylist():
-            if row["input_digest"] == input_digests[Slice(crawl, row["target"])]:
-                members_by_slice[Slice(crawl, row["target"])] = [member["member"] for member in row["members"]]
-    return members_by_slice
+    """The definitions of the members with which slices of sets were located."""
+    rows = read_slice_rows(workspace.lake, slices, (LOCATE,), details=True)
+    return {
+        slice_: [one["member"] for one in row.details["members"]]
+        for (slice_, _), row in rows.items()
+        if row.details and row.details["members"] is not None
+    }
 
 
 def find_incomplete_slices(workspace: Workspace) -> dict[Slice, Lookup]:
     """The slices that were located over gaps in their index and not located again since."""
-    rows = workspace.lake.read("lookups", columns=["crawl", "target", "complete"])
-    noted_slices = [Slice(row["crawl"], row["target"]) for row in rows.filter(pc.invert(rows["complete"])).to_pylist()]
-    lookups = {
-        slice_: slice_state.lookup
-        for slice_, slice_state in read_slice_states(workspace, noted_slices, (LOCATE,)).items()
-    }
-    return {slice_: lookup for slice_, lookup in lookups.items() if lookup is not None and not lookup.complete}
+    noted = [row.slice_ for row in read_notes(workspace.lake, (LOCATE,)) if not row.note["complete"]]
+    states = read_slice_states(workspace, noted, (LOCATE,))
+    return {slice_: state.lookup for slice_, state in states.items() if state.lookup is not None}
 
 
 def describe_completeness(lookup: Lookup) -> str:
@@ -170,11 +151,10 @@ def split_into_passes(workspace: Workspace, slices: Sequence[Slice]) -> Iterator
         yield dict(group)
 
 
-def split_into_commits(input_digests: Mapping[Slice, str]) -> Iterator[dict[Slice, str]]:
-    """Splits the digests into commits of a limited number of slices."""
-    pairs = list(input_digests.items())
-    for start in range(0, len(pairs), _SLICES_AT_ONCE):
-        yield dict(pairs[start : start + _SLICES_AT_ONCE])
+def split_into_commits(slices: Sequence[Slice]) -> Iterator[Sequence[Slice]]:
+    """Splits slices into commits of a limited number of them."""
+    for start in range(0, len(slices), _SLICES_AT_ONCE):
+        yield slices[start : start + _SLICES_AT_ONCE]
 
 
 def plan_lookups(

@@ -17,6 +17,7 @@ from typing import Final
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, UNRELIABLE_DIGEST_CRAWLS
 from cc_pipeline.errors import Incomplete
 from cc_pipeline.extraction.fetch_counts import FetchCounts, FetchSummary, SliceFetchCounts, share, sum_by_target
+from cc_pipeline.lake.content_digests import compute_input_digest
 from cc_pipeline.lake.slice import Slice, StageReport
 from cc_pipeline.progress import list_first
 
@@ -262,24 +263,32 @@ def _describe_amount(
     return f"{part:,} of {total:,} {noun} ({share(part, total)}) of {names}"
 
 
-def build_fetch_rows(
+def build_fetch_notes(
     counts_by_slice: Mapping[Slice, SliceFetchCounts],
-    input_digests: Mapping[Slice, str],
+    inputs: Mapping[Slice, Mapping[str, str]],
     runs_without_response: Mapping[Slice, int],
     assessments: Mapping[Slice, LossAssessment] = MappingProxyType({}),
 ) -> dict[Slice, dict[str, object]]:
-    """The row of each slice in the table ``fetches``; ``asked`` is how often all pending captures were asked for."""
-    now = datetime.now(UTC)
+    """The note of each slice after a fetch; see the columns of ``fetches``. ``is_failed``: the source gave nothing, and
+    the stored records are of other captures."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
     return {
         slice_: {
             **{name: getattr(counts, name) for name in _COUNT_COLUMNS},
             **{name: getattr(assessments.get(slice_, LossAssessment()), name) for name in LossAssessment.__slots__},
             "runs_without_response": runs_without_response.get(slice_, 0), "last_attempt_at": now,
-            "asked": counts.asked,
-            "input_digest": input_digests[slice_], "stored_files": list_stored_files(counts),
+            "input_digest": digest_fetch_input(inputs[slice_]), "stored_files": list_stored_files(counts),
+            "is_failed": False,
         }
         for slice_, counts in counts_by_slice.items()
     }  # fmt: skip
+
+
+def digest_fetch_input(input_: Mapping[str, str]) -> str:
+    """A digest of the input of a fetched slice, for people who compare two states of a target."""
+    values = {"version": input_["version"], "digest_policy": input_["digest_policy"], "located": input_["captures"]}
+    digest = compute_input_digest({"stage": "fetch"} | values)
+    return digest if input_["state"] == "complete" else compute_input_digest({"incomplete": digest})
 
 
 def list_stored_files(counts: FetchCounts) -> list[dict[str, object]]:

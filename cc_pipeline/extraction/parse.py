@@ -1,48 +1,48 @@
-"""Parses stored records into metadata, text, links and feed items: one pass, four commits.
-
-``page_metadata`` is committed last. A slice is complete only when all four tables have the same digest. After a run was
-killed between two commits the digests differ, and publishing leaves the slice out (see publish/publish).
-"""
+"""Parses stored records into metadata, text, links and feed items, in one pass and one commit."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.engine import LOCAL, Engine, ParseRequest
-from cc_pipeline.extraction.parsed_pages import ReusablePages, build_parse_options
-from cc_pipeline.extraction.plan import ReasonKind, SliceRequest, options_of, parse_input_digest, plan
+from cc_pipeline.extraction.group_state import GroupState, RunState, run_and_replan
+from cc_pipeline.extraction.parsed_pages import ReusablePages
+from cc_pipeline.extraction.plan import ReasonKind, SliceRequest, build_parse_input, options_of, plan
 from cc_pipeline.extraction.reusable_records import build_lost_fault
-from cc_pipeline.extraction.run_inputs import RunInputs, run_and_replan
 from cc_pipeline.extraction.slice_selection import empty_obsolete_slices
-from cc_pipeline.extraction.slice_state import SliceState
-from cc_pipeline.lake.row_counts import read_committed_counts
-from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, PARSE, Metrics, Slice, StageReport, group_targets_by_crawl
-from cc_pipeline.lake.streaming import count_rows, stream_rows
+from cc_pipeline.lake.slice import FETCH, PARSE, Slice, StageReport
+from cc_pipeline.lake.slices import SliceRow, commit_written, draw_generations
+from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.schema import PARSED_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
 
-def parse_records(workspace: Workspace, crawl: str, slugs: Sequence[str], *, engine: Engine = LOCAL) -> StageReport:
+def parse_records(
+    workspace: Workspace, crawl: str, slugs: Sequence[str], *, engine: Engine = LOCAL, run: RunState | None = None
+) -> StageReport:
     """Parses the records of ``slugs`` in ``crawl`` into the four page tables, by ``engine``. Slices with unchanged
-    inputs stay.
+    inputs stay. ``run`` has the states that the stages before left.
 
     A page that breaks a parser becomes a metadata row that says so. Raises ``EnvironmentFault`` when the lake cannot be
     read or written, and ``UserInputError`` if other homes on the lake parse with other settings. Raises
     ``EnvironmentFault`` also for slices whose stored bytes do not exist any more, after the other slices were
-    committed: parsed, their pages would count as missing although they were fetched. Raises as
-    :func:`~cc_pipeline.extraction.run_inputs.run_and_replan` does.
+    committed: parsed, their pages would count as missing although they were fetched. Raises ``SlicesChanged`` if other
+    processes keep changing the slices.
     """
-    return run_and_replan(workspace, crawl, slugs, lambda run: _parse_all(workspace, crawl, slugs, run, engine))
+    state = run or RunState(workspace)
+    return run_and_replan(state, crawl, slugs, partial(_parse_all, workspace, crawl, slugs, state, engine))
 
 
-def _parse_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunInputs, engine: Engine) -> StageReport:
+def _parse_all(
+    workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunState, engine: Engine
+) -> StageReport:
     started = time.monotonic()
     options = options_of(workspace.settings)
-    group_state = run.take_state(crawl, slugs)
-    target_slices, slice_states = group_state.target_slices, group_state.slice_states
+    state = run.take(crawl, slugs)
+    target_slices, slice_states = state.target_slices, state.slice_states
     for slug, slices in target_slices.requested.items():
         if all(slice_states[slice_].fetched is None for slice_ in (*slices, *target_slices.additional[slug])):
             raise EnvironmentFault(
@@ -58,58 +58,46 @@ def _parse_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunI
     due_slices = [
         slice_
         for slice_, reason in reasons.items()
-        if slice_ in requested_slices or reason.kind in (ReasonKind.RECORDS, ReasonKind.PARTIALLY_COMMITTED)
+        if slice_ in requested_slices or reason.kind in (ReasonKind.RECORDS, ReasonKind.INCOMPLETE_ROWS)
     ]
-    lost_records = {
-        slice_: slice_states[slice_].lost_records for slice_ in due_slices if slice_states[slice_].lost_records
-    }
-    if input_digests := {
-        slice_: parse_input_digest(
-            _get_records_digest(slice_states[slice_]), options.parser, options.extractor, options.markdown
-        )
-        for slice_ in due_slices
-        if slice_ not in lost_records
-    }:
+    lost_records = {one: slice_states[one].lost_records for one in due_slices if slice_states[one].lost_records}
+    if parsed_slices := [slice_ for slice_ in due_slices if slice_ not in lost_records]:
         workspace.choose()
-        run.expect(FETCH, {slice_: _get_records_digest(slice_states[slice_]) for slice_ in input_digests})
-        committed_slices = [slice_ for slice_ in input_digests if not slice_states[slice_].partially_committed]
-        with run.replacing(PARSE, {slice_: slice_states[slice_] for slice_ in committed_slices}):
-            _parse(workspace, crawl, input_digests, engine)
+        inputs = {one: build_parse_input(_get_records(state, one).content, options) for one in parsed_slices}
+        state = state.with_rows(_parse(workspace, state, inputs, engine))
+        run.keep(state)
     if lost_records:
         raise build_lost_fault(crawl, lost_records)
-    report = PARSE.report(read_page_metrics(workspace, requests), due_slices, started)
+    empty_pages = {f"rows:{table}": 0 for table in PARSE.tables}
+    pages = {slice_: state.slice_states[slice_].parsed for slice_ in requests}
+    metrics = {slice_: empty_pages if row is None else row.metrics for slice_, row in pages.items()}
+    report = PARSE.report(metrics, due_slices, started)
     empty_obsolete_slices(workspace, PARSE, target_slices)
     return target_slices.fold_by_target(report)
 
 
-def _get_records_digest(slice_state: SliceState) -> str:
-    assert slice_state.fetched is not None, "it was fetched"
-    return slice_state.fetched.content_digest
+def _get_records(state: GroupState, slice_: Slice) -> SliceRow:
+    fetched = state.slice_states[slice_].fetched
+    assert fetched is not None, "it was fetched"
+    return fetched
 
 
-def _parse(workspace: Workspace, crawl: str, input_digests: Mapping[Slice, str], engine: Engine) -> None:
-    where = {"crawl": crawl, "target": [slice_.target for slice_ in input_digests]}
+def _parse(
+    workspace: Workspace, state: GroupState, inputs: Mapping[Slice, Mapping[str, str]], engine: Engine
+) -> list[SliceRow]:
+    """Parses the records of slices and commits their pages."""
+    crawl = state.target_slices.crawl
+    where = {"crawl": crawl, "target": [slice_.target for slice_ in inputs]}
+    read = [_get_records(state, slice_).tables["records"].generation for slice_ in inputs]
+    parsed = {slice_: row for slice_ in inputs if (row := state.slice_states[slice_].parsed) is not None}
+    generations = draw_generations(inputs)
+    by_target = {slice_.target: number for slice_, number in generations.items()}
     with workspace.scratch_folder("parse") as folder:
-        reusable_pages = ReusablePages(workspace, input_digests, build_parse_options(workspace.settings))
+        reusable_pages = ReusablePages(workspace, inputs, parsed)
         records = (
-            reusable_pages.take(batch) for batch in stream_rows(workspace.lake, "records", where, PARSED_SCHEMA.names)
+            reusable_pages.take(batch)
+            for batch in stream_rows(workspace.lake, "records", where, PARSED_SCHEMA.names, read)
         )
-        engine.parse(workspace, ParseRequest(crawl, input_digests, records, reusable_pages, folder))
-
-
-def read_page_metrics(workspace: Workspace, slices: Collection[Slice]) -> dict[Slice, Metrics]:
-    """``rows:<table>`` and ``version:<table>`` of every page table for each slice, as they were committed. Rows are
-    counted for slices whose count the log does not have."""
-    lake = workspace.lake
-    metrics = PARSE.read_content_metrics(lake, slices)
-    for table in PAGE_TABLES:
-        committed = read_committed_counts(lake, table, [(slice_.crawl, slice_.target) for slice_ in slices])
-        uncounted = [slice_ for slice_ in slices if committed[slice_.crawl, slice_.target] is None]
-        counted_rows: Counter[tuple[str, ...]] = Counter()
-        for crawl, targets in group_targets_by_crawl(uncounted).items():
-            counted_rows += count_rows(lake, table, {"crawl": crawl, "target": targets})
-        for slice_ in slices:
-            key = (slice_.crawl, slice_.target)
-            count = committed[key]
-            metrics[slice_][f"rows:{table}"] = counted_rows[key] if count is None else count
-    return metrics
+        written = engine.parse(workspace, ParseRequest(crawl, inputs, by_target, records, reusable_pages, folder))
+        base = state.base(workspace, PARSE, [*inputs], FETCH)
+        return commit_written(workspace.lake, PARSE, inputs, written, generations, base)

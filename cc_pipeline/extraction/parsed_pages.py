@@ -24,12 +24,12 @@ from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import DataFault, disk_trouble
-from cc_pipeline.extraction.plan import main_content
 from cc_pipeline.extraction.reusable_records import build_lost_fault
 from cc_pipeline.grouping import group_within
-from cc_pipeline.lake.digests.digest import compute_input_digest
+from cc_pipeline.lake.content_digests import compute_input_digest
 from cc_pipeline.lake.ordered import spilled_batches
 from cc_pipeline.lake.slice import PAGE_TABLES, PARSE, Slice
+from cc_pipeline.lake.slices import SliceRow
 from cc_pipeline.lake.streaming import stream_rows, stream_slices
 from cc_pipeline.locks import LockTimeout, locked
 from cc_pipeline.records.locations import PLACE_NAME, LocationCollector, LocationIndex, add_by_target, mask_by_target
@@ -58,16 +58,18 @@ _SCHEMAS = {spec.name: spec.schema for spec in CORE_TABLES if spec.name in PAGE_
 
 
 class ReusablePages:
-    """The stored pages that can be kept, of slices of sets (of one crawl) that are about to be parsed again. Slices of
-    other targets have none: their captures change only with the index."""
+    """The stored pages that can be kept, of slices of sets (of one crawl) that are about to be parsed again, from the
+    ``inputs``. Slices of other targets have none: their captures change only with the index. ``parsed`` has the rows of
+    ``slices`` with their stored pages."""
 
-    def __init__(self, workspace: Workspace, slices: Mapping[Slice, str], options: ParseOptions) -> None:
+    def __init__(
+        self, workspace: Workspace, inputs: Mapping[Slice, Mapping[str, str]], parsed: Mapping[Slice, SliceRow]
+    ) -> None:
         self._workspace = workspace
-        content_options = main_content(options.main_content, options.markdown)
-        self._parser_digest = compute_input_digest({"parser": PARSER_VERSION, "main_content": content_options})
-        self._sets = [slice_ for slice_ in slices if slice_.target.startswith(SET_SLUG)]
-        self._crawl = next((slice_.crawl for slice_ in self._sets), "")
-        self._stored_locations = self._read_locations(self._find_same_parser())
+        kept = [slice_ for slice_ in inputs if slice_.target.startswith(SET_SLUG) and slice_ in parsed]
+        self._crawl = next((slice_.crawl for slice_ in kept), "")
+        same = [slice_.target for slice_ in kept if _has_same_parser(inputs[slice_], parsed[slice_].input)]
+        self._stored_locations = self._read_locations(same) if same else {}
         self._kept_locations: dict[str, LocationCollector] = {}
 
     def take(self, records: pa.RecordBatch) -> pa.RecordBatch:
@@ -92,25 +94,6 @@ class ReusablePages:
                 complete_rows = kept_rows.append_column("crawl", crawl).select(schema.names).cast(schema)
                 yield from complete_rows.combine_chunks().to_batches()
 
-    def parser_digests(self) -> dict[str, dict[str, str]]:
-        """Digests to keep with the pages, by table: the parser and options with which they were made."""
-        return (
-            {PARSE.main_table: {_digest_name(slice_): self._parser_digest for slice_ in self._sets}}
-            if self._sets
-            else {}
-        )
-
-    def _find_same_parser(self) -> list[str]:
-        """The targets whose pages are complete and were all made with this parser and these options."""
-        lake = self._workspace.lake
-        digests = lake.digests(PARSE.main_table, [_digest_name(slice_) for slice_ in self._sets])
-        unchanged_slices = [slice_ for slice_ in self._sets if digests[_digest_name(slice_)] == self._parser_digest]
-        return [
-            slice_.target
-            for slice_, digest in PARSE.read_input_digests(lake, unchanged_slices).items()
-            if digest is not None
-        ]
-
     def _read_locations(self, targets: list[str]) -> dict[str, LocationIndex]:
         where = {"crawl": self._crawl, "target": targets}
         columns = ["target", "disposition", "source_kind", "parser_version", *PLACE_NAME]
@@ -127,8 +110,8 @@ class ReusablePages:
         return {target: places.places() for target, places in locations_by_target.items()}
 
 
-def _digest_name(slice_: Slice) -> str:
-    return f"parsed_with:{slice_.crawl}:{slice_.target}"
+def _has_same_parser(input_: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    return all(input_[name] == other.get(name) for name in ("parser", "main_content"))
 
 
 def build_parse_options(settings: Settings) -> ParseOptions:
@@ -138,14 +121,14 @@ def build_parse_options(settings: Settings) -> ParseOptions:
 
 @contextmanager
 def open_spill_folder(
-    workspace: Workspace, input_digests: Mapping[Slice, str], rows: int, fallback_folder: Path
+    workspace: Workspace, inputs: Mapping[Slice, Mapping[str, str]], rows: int, fallback_folder: Path
 ) -> Iterator[Path]:
     """A folder for :func:`spill_pages`. It still has the pages of a killed parse of the same ``rows`` records, and is
     deleted when the block ends without an error. If another process parses the same records, the folder is
     ``fallback_folder``. Raises ``EnvironmentFault``."""
     parsing_folder = workspace.settings.cache_path / "parsing"
-    digests = {_digest_name(slice_): digest for slice_, digest in input_digests.items()}
-    folder = parsing_folder / compute_input_digest({"input_digest": digests, "rows": rows})
+    named = {f"{slice_.crawl} {slice_.target}": dict(input_) for slice_, input_ in inputs.items()}
+    folder = parsing_folder / compute_input_digest({"inputs": named, "rows": rows})
     with ExitStack() as open_locks:
         with disk_trouble(folder):
             try:
@@ -165,15 +148,13 @@ def spill_pages(
     workers: int,
     folder: Path,
     on_parsed: Callable[[int], None],
-    read_kept_rows: Callable[[str], Iterable[pa.RecordBatch]] = lambda table: (),
 ) -> dict[str, OpenPages]:
     """Parses ``records`` (rows of that table, in the same order each time) in so many processes, and returns functions
     that open the rows of each page table.
 
     The pages are chunks in ``folder``: one folder each, with an Arrow file per table, so memory stays flat however many
     pages there are. Pages of complete chunks that are there already are not read again. ``on_parsed`` is called with
-    the number of pages so far. ``read_kept_rows`` gives further rows of a table, which follow. Raises
-    ``EnvironmentFault`` if a place does not answer, or lacks bytes that it had.
+    the number of pages so far. Raises ``EnvironmentFault`` if a place does not answer, or lacks bytes that it had.
     """
     with disk_trouble(folder):
         # named by the number of pages before each
@@ -186,13 +167,7 @@ def spill_pages(
         for first in pages:
             chunk_folders.append(folder / f"{page_count:012}")
             page_count = _write_chunk(chunk_folders[-1], chain((first,), pages), page_count, on_parsed)
-        with folder_written_whole(folder / "more") as temporary_folder:
-            for table, schema in _SCHEMAS.items():
-                with pa.ipc.new_stream(str(temporary_folder / table), schema) as writer:
-                    for batch in read_kept_rows(table):
-                        writer.write_batch(batch)
-    folders = [*chunk_folders, folder / "more"]
-    return {table: partial(_read_files, [chunk_folder / table for chunk_folder in folders]) for table in _SCHEMAS}
+    return {table: partial(_read_files, [chunk_folder / table for chunk_folder in chunk_folders]) for table in _SCHEMAS}
 
 
 def _write_chunk(

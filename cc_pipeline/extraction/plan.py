@@ -6,7 +6,7 @@ The input of a stage is the *content* of the one before it, so a change that cha
     fetched from  the content of the captures, and the digest policy
     parsed from   the content of the records, the parser, and its options
 
-Nothing here reads a lake, a clock or the network. A stage after a planned one has the reason ``AFTER_PREVIOUS_STAGE``:
+The fields of an input are compared one by one, so a reason is read and not guessed. Nothing here reads a lake, a clock or the network. A stage after a planned one has the reason ``AFTER_PREVIOUS_STAGE``:
 whether it is due is known once the earlier one was made, and the plan is made again."""
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
-from itertools import product
 from typing import Final
 
 from cc_pipeline.documents.schemas import PARSER_VERSION
@@ -24,10 +23,9 @@ from cc_pipeline.extraction.fetch_counts import FetchSummary
 from cc_pipeline.extraction.loss_policy import MAX_RECHECKED_FILES, RECHECK_DELAY, needs_recheck
 from cc_pipeline.extraction.slice_state import STAGES, Lookup, SliceState
 from cc_pipeline.index.locator import NAME_SEPARATOR, NAMED_CAPTURES
-from cc_pipeline.lake.digests.digest import compute_input_digest
-from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, PARTIAL_DIGEST, Slice, Stage
+from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage
 from cc_pipeline.progress import format_count
-from cc_pipeline.settings import DIGEST_POLICIES, EXTRACTORS, Settings
+from cc_pipeline.settings import Settings
 
 #: Raised when the same inputs would give other rows of ``captures``, or of ``records``.
 _LOCATE_VERSION, _FETCH_VERSION = "1", "1"
@@ -57,7 +55,7 @@ class ReasonKind(Enum):
     RECORDS = "its records changed"
     PARSER = "the parser is newer"
     OPTIONS = "the parser's options changed"
-    PARTIALLY_COMMITTED = "partially committed by a killed run"
+    INCOMPLETE_ROWS = "its rows are incomplete"
     AFTER_PREVIOUS_STAGE = "after the previous step"
 
 
@@ -266,29 +264,26 @@ def _plan_slice(
     return SlicePlan(slice_, reasons.get(LOCATE.label), reasons.get(FETCH.label), reasons.get(PARSE.label))
 
 
-def locate_input_digest(crawl: str, version: str, kind: str, index: str) -> str:
-    """The input digest of a located slice: the ``version`` of its target's definition, and the kind and version of the
+def build_locate_input(definition: str, kind: str, index: str) -> dict[str, str]:
+    """The input of a located slice: the version of its target's ``definition``, and the kind and version of the
     index."""
-    return LOCATE.digest(version=_LOCATE_VERSION, crawl=crawl, index=[kind, index], target=version)
+    return {"version": _LOCATE_VERSION, "definition": definition, "index": kind, "index_version": index}
 
 
-def fetch_input_digest(captures: str, policy: str) -> str:
-    """The input digest of a completely fetched slice: the content digest of its captures, and the digest policy."""
-    return FETCH.digest(version=_FETCH_VERSION, digest_policy=policy, located=captures)
+def build_fetch_input(captures: str, policy: str, *, complete: bool = True) -> dict[str, str]:
+    """The input of a fetched slice: the content digest of its captures, the digest policy, and whether nothing is
+    pending."""
+    state = "complete" if complete else "incomplete"
+    return {"version": _FETCH_VERSION, "captures": captures, "digest_policy": policy, "state": state}
 
 
-def mark_incomplete(digest: str) -> str:
-    """The input digest of a slice with pending captures. It differs from that of the complete slice."""
-    return compute_input_digest({"incomplete": digest})
-
-
-def parse_input_digest(records: str, parser: str, extractor: str, markdown: bool) -> str:
-    """The input digest of a parsed slice: the content digest of its records, the parser and its options."""
-    return PARSE.digest(parser=parser, main_content=main_content(extractor, markdown), fetched=records)
+def build_parse_input(records: str, options: Options) -> dict[str, str]:
+    """The input of a parsed slice: the content digest of its records, the parser and its options."""
+    return {"records": records, "parser": options.parser, "main_content": main_content(options.extractor, options.markdown)}
 
 
 def main_content(extractor: str, markdown: bool) -> str:
-    """The options of main content as text for digests. It mentions Markdown only if that is on."""
+    """The options of main content as text. It mentions Markdown only if that is on."""
     return f"{extractor} markdown" if markdown else extractor
 
 
@@ -296,10 +291,10 @@ def _find_locate_reason(
     request: SliceRequest, slice_state: SliceState, index: Index, options: Options
 ) -> Reason | None:
     located, lookup = slice_state.located, slice_state.lookup
-    if located is None:
+    if located is None or lookup is None:
         return Reason(ReasonKind.NEW)
-    if lookup is None:
-        return Reason(ReasonKind.PARTIALLY_COMMITTED)
+    if not located.input:
+        return Reason(ReasonKind.INCOMPLETE_ROWS)
     if differs_only_in_blocks(lookup.definition, request.version):
         return Reason(ReasonKind.BLOCKED)
     if lookup.definition != request.version:
@@ -314,25 +309,20 @@ def _find_locate_reason(
 
 
 def _find_fetch_reason(slice_state: SliceState, options: Options) -> Reason | None:
-    if slice_state.located is None or slice_state.fetched is None:
+    located, fetched, note = slice_state.located, slice_state.fetched, slice_state.fetch
+    if located is None or fetched is None:
         return Reason(ReasonKind.NEW)
-    current_digest, captures = slice_state.fetched.input_digest, slice_state.located.content_digest
-    if current_digest == PARTIAL_DIGEST or slice_state.fetch is None:
-        return Reason(ReasonKind.PARTIALLY_COMMITTED)
-    if current_digest == mark_incomplete(fetch_input_digest(captures, options.digest_policy)):
-        return Reason(ReasonKind.PENDING_CAPTURES, slice_state.fetch.pending, slice_state.fetch.last_attempt_at)
-    if current_digest != fetch_input_digest(captures, options.digest_policy):
-        policy_digests = [fetch_input_digest(captures, policy) for policy in DIGEST_POLICIES]
-        return Reason(
-            ReasonKind.POLICY
-            if current_digest in [*policy_digests, *map(mark_incomplete, policy_digests)]
-            else ReasonKind.CAPTURES
-        )
-    return (
-        Reason(ReasonKind.LOST_BYTES, slice_state.lost_records)
-        if slice_state.lost_records
-        else _find_recheck_reason(slice_state.fetch, options)
-    )
+    if not fetched.input:
+        return Reason(ReasonKind.INCOMPLETE_ROWS)
+    if fetched.input["captures"] != located.content or note is None:
+        return Reason(ReasonKind.CAPTURES)
+    if fetched.input["digest_policy"] != options.digest_policy:
+        return Reason(ReasonKind.POLICY)
+    if fetched.input["state"] != "complete":
+        return Reason(ReasonKind.PENDING_CAPTURES, note.pending, note.last_attempt_at)
+    if slice_state.lost_records:
+        return Reason(ReasonKind.LOST_BYTES, slice_state.lost_records)
+    return _find_recheck_reason(note, options)
 
 
 def _find_recheck_reason(note: FetchSummary, options: Options) -> Reason | None:
@@ -346,25 +336,12 @@ def _find_recheck_reason(note: FetchSummary, options: Options) -> Reason | None:
 
 
 def _find_parse_reason(slice_state: SliceState, options: Options) -> Reason | None:
-    if slice_state.partially_committed:
-        return Reason(ReasonKind.PARTIALLY_COMMITTED)
-    if slice_state.fetched is None or slice_state.parsed is None:
+    fetched, parsed = slice_state.fetched, slice_state.parsed
+    if fetched is None or parsed is None:
         return Reason(ReasonKind.NEW)
-    current_digest, records = slice_state.parsed.input_digest, slice_state.fetched.content_digest
-    if current_digest == parse_input_digest(records, options.parser, options.extractor, options.markdown):
-        return None
-    # the former options are found by trying, so they need not be stored
-    option_digests = {
-        (*content_options,): parse_input_digest(records, options.parser, *content_options)
-        for content_options in product(EXTRACTORS, (False, True))
-    }
-    if current_digest in option_digests.values():
-        return Reason(ReasonKind.OPTIONS)
-    # a version that is no number has none before it
-    newest_parser = int(options.parser) if options.parser.isdecimal() else 0
-    older_parsers = product(map(str, range(1, newest_parser)), EXTRACTORS, (False, True))
-    return Reason(
-        ReasonKind.PARSER
-        if current_digest in (parse_input_digest(records, *parser_options) for parser_options in older_parsers)
-        else ReasonKind.RECORDS
-    )
+    if not parsed.input:
+        return Reason(ReasonKind.INCOMPLETE_ROWS)
+    wanted = build_parse_input(fetched.content, options)
+    differing = {name for name in wanted if parsed.input.get(name) != wanted[name]}
+    kinds = {"records": ReasonKind.RECORDS, "parser": ReasonKind.PARSER, "main_content": ReasonKind.OPTIONS}
+    return next((Reason(kind) for name, kind in kinds.items() if name in differing), None)

@@ -11,6 +11,7 @@ from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.slice_selection import find_part_slices
 from cc_pipeline.lake.slice import FETCH, slices_of
+from cc_pipeline.lake.slices import read_slice_rows
 from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.records.schema import OUTCOMES
 from cc_pipeline.workspace.workspace import Workspace
@@ -62,8 +63,9 @@ def replay_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Re
 def _count_outcomes(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Counts:
     lake = workspace.lake
     slices = find_part_slices(workspace, slices_of(crawl, slugs))
-    for slice_, digest in FETCH.read_input_digests(lake, slices).items():
-        if digest is None:
+    rows = read_slice_rows(lake, slices, (FETCH,))
+    for slice_ in slices:
+        if (slice_, FETCH.label) not in rows:
             raise EnvironmentFault(
                 f"{slice_.partition.target} in {crawl} has not been fetched yet",
                 f"Fetch it: cc-pipeline run … --crawl {crawl}",

@@ -12,16 +12,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import pyarrow.compute as pc
-
 from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.errors import Incomplete, UnconfirmedRemovals
 from cc_pipeline.extraction.fetch_counts import share
 from cc_pipeline.extraction.loss_policy import FetchIncomplete, describe_accept_options
 from cc_pipeline.index.locators import PARQUET
-from cc_pipeline.lake.digests.digest import NOTHING, combine_digests
-from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.slice import Slice, group_by_partition, group_targets_by_crawl
+from cc_pipeline.lake.content_digests import NOTHING, combine_digests
+from cc_pipeline.extraction.slice_state import Lookup
+from cc_pipeline.lake.slice import FETCH, LOCATE, Slice, group_by_partition
+from cc_pipeline.lake.slices import read_notes
+from cc_pipeline.workspace.workspace import Workspace
 
 _ADVICE: Final = (
     "The captures stay, with their records and pages. Check the index of the source{harvest}, then run this again: the "
@@ -48,16 +48,9 @@ class Listing:
         return is_same_index and (self.size or 0) > (new_listing.size or 0)
 
 
-def read_listings(lake: Lake, slices: Collection[Slice]) -> dict[Slice, Listing]:
-    """The last note of each of ``slices`` of one crawl, whether or not its captures were committed."""
-    listings = {}
-    for crawl, targets in group_targets_by_crawl(slices).items():
-        rows = lake.read("lookups", {"crawl": crawl, "target": targets}, ["target", *_LISTING_COLUMNS])
-        for row in rows.to_pylist():
-            listings[Slice(crawl, row["target"])] = Listing(
-                row["located_by"], row["index_size"], row["unlisted"], row["removal"]
-            )
-    return listings
+def get_listing(lookup: Lookup) -> Listing:
+    """What the note of a lookup says of its index."""
+    return Listing(lookup.located_by, lookup.index_size, lookup.unlisted_captures, lookup.removal)
 
 
 def combine_listings(listings: Collection[Listing]) -> Listing:
@@ -69,9 +62,6 @@ def combine_listings(listings: Collection[Listing]) -> Listing:
         max(sizes, default=None),
         sum(listing.unlisted_captures for listing in listings),
     )
-
-
-_LISTING_COLUMNS: Final = ("located_by", "index_size", "unlisted", "removal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,20 +151,21 @@ def _build_advice(harvested_crawls: Collection[str], numbers: Sequence[str]) -> 
     return _ADVICE.format(harvest=harvest_advice, options=describe_accept_options(numbers))
 
 
-def read_loss_numbers(lake: Lake) -> tuple[set[str], list[str]]:
+def read_loss_numbers(workspace: Workspace) -> tuple[set[str], list[str]]:
     """The numbers that a person may accept: of all losses, and of the unconfirmed ones."""
     numbers: set[str] = set()
     unconfirmed_numbers: set[str] = set()
-    fetches = lake.read("fetches", columns=["crawl", "target", "losses", "losses_unconfirmed"]).to_pylist()
-    lookups = lake.read("lookups", columns=["crawl", "target", "removal", "unlisted"])
-    losses = [(row, row["losses"], row["losses_unconfirmed"]) for row in fetches]
-    removals = [(row, row["removal"], True) for row in lookups.filter(pc.greater(lookups["unlisted"], 0)).to_pylist()]
-    for rows in (losses, removals):
-        by_target: dict[Slice, list[tuple[str, bool]]] = {}
-        for row, number, is_unconfirmed in rows:
-            by_target.setdefault(Slice(row["crawl"], row["target"]).partition, []).append((number, is_unconfirmed))
-        for pairs in by_target.values():
-            number = combine_digests(part for part, _ in pairs)
-            numbers |= {number, *(part for part, _ in pairs)}
-            unconfirmed_numbers |= {number} if any(is_unconfirmed for _, is_unconfirmed in pairs) else set()
+    by_target: dict[tuple[Slice, str], list[tuple[str, bool]]] = {}
+    for row in read_notes(workspace.lake, (LOCATE, FETCH)):
+        note = row.note
+        is_lookup = row.stage == LOCATE.label
+        if is_lookup and note["unlisted"]:
+            by_target.setdefault((row.slice_.partition, row.stage), []).append((note["removal"], True))
+        elif not is_lookup:
+            pair = (note["losses"], note["losses_unconfirmed"])
+            by_target.setdefault((row.slice_.partition, row.stage), []).append(pair)
+    for pairs in by_target.values():
+        number = combine_digests(part for part, _ in pairs)
+        numbers |= {number, *(part for part, _ in pairs)}
+        unconfirmed_numbers |= {number} if any(is_unconfirmed for _, is_unconfirmed in pairs) else set()
     return numbers, sorted(unconfirmed_numbers)

@@ -18,9 +18,10 @@ from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet
 from cc_pipeline.commoncrawl.slice_slugs import defined_slug, subset_of, whole_slug, with_subset
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.loss_policy import RECHECK_DELAY
-from cc_pipeline.lake.lake import DigestsNotInLog, Lake
+from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.lake.slice import EMPTIED_DIGEST, LOCATE, PARSE, Slice, group_targets_by_crawl
+from cc_pipeline.lake.slice import FETCH, PARSE, Slice, group_targets_by_crawl, slices_of
+from cc_pipeline.lake.slices import invalidate_slices, read_slice_rows
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.progress import format_count
 from cc_pipeline.records.locations import PLACE_NAME, LocationIndex
@@ -71,7 +72,7 @@ def find_reusable_records(
     whole_slugs = {whole_slug(slug) for slug in targets}
     own_slugs = pa.array([slug for slug in where["target"] if whole_slug(slug) in whole_slugs], pa.string())
     own_rows = np.zeros(len(places), np.int32)
-    losses = _LossFilter(workspace.lake, where)
+    losses = _LossFilter(workspace.lake, slices_of(crawl, where["target"]))
     lost_records = 0
     for batch in stream_rows(workspace.lake, "records", where, ["target", *HELD_SCHEMA.names]):
         matching = batch.filter(places.contains(batch))
@@ -103,8 +104,8 @@ def find_reusable_records(
 class _LossFilter:
     """Rows of targets with lost records: decides how long another target believes them."""
 
-    def __init__(self, lake: Lake, where: Mapping[str, str | Sequence[str]]) -> None:
-        self._lake, self._where = lake, where
+    def __init__(self, lake: Lake, slices: Collection[Slice]) -> None:
+        self._lake, self._slices = lake, slices
         self._since = pa.scalar(datetime.now(UTC) - RECHECK_DELAY, TIMESTAMP)
         self._recent_targets: pa.Array | None = None
 
@@ -115,10 +116,10 @@ class _LossFilter:
         if not pc.any(lost).as_py():
             return lost
         if self._recent_targets is None:
-            notes = self._lake.read("fetches", self._where, ["target", "last_attempt_at"])
-            self._recent_targets = notes.filter(pc.greater_equal(notes["last_attempt_at"], self._since))[
-                "target"
-            ].combine_chunks()
+            rows_by_slice = read_slice_rows(self._lake, self._slices, (FETCH,)).values()
+            times = {row.slice_.target: row.note.get("last_attempt_at") for row in rows_by_slice}
+            recent = [slug for slug, at in times.items() if at and datetime.fromisoformat(at) >= self._since.as_py()]
+            self._recent_targets = pa.array(recent, pa.string())
         is_recent_target = pc.is_in(rows.column("target"), value_set=self._recent_targets)
         is_recent = pc.fill_null(pc.greater_equal(rows.column("fetched_at"), self._since), False)
         return pc.and_(lost, pc.invert(pc.and_(is_recent_target, is_recent)))
@@ -143,36 +144,16 @@ def find_overlapping(workspace: Workspace, slugs: Collection[str]) -> list[str]:
 
 
 def find_sharing(lake: Lake) -> set[str]:
-    """The slugs of all targets that can share captures with another one. Raises ``EnvironmentFault``.
-
-    If the tables have captures of a target without a definition, all targets may share them.
-    """
-    ranges = _read_ranges(lake)
-    # all targets and parts of sets that have a definition
-    defined, located = set(lake.read("targets", columns=["slug"])["slug"].to_pylist()), _read_located(lake)
-    if located - defined:
-        return located | defined
+    """The slugs of all targets that can share captures with another one. Raises ``EnvironmentFault``."""
     sharing_slugs: set[str] = set()
     furthest: tuple[bytes | None, str] | None = None
-    for start, end, slug in sorted(ranges, key=lambda key_range: (key_range[0], key_range[2])):
+    for start, end, slug in sorted(_read_ranges(lake), key=lambda key_range: (key_range[0], key_range[2])):
         if furthest is not None and furthest[1] != slug and (furthest[0] is None or start < furthest[0]):
             sharing_slugs |= {slug, furthest[1]}
         # ranges of one target are disjoint, so what reaches furthest is all that the next can meet
         if furthest is None or (furthest[0] is not None and (end is None or end > furthest[0])):
             furthest = (end, slug)
     return sharing_slugs
-
-
-def _read_located(lake: Lake) -> set[str]:
-    """The slugs, without subsets, of all slices that were ever located. Only the log is read, unless it does not
-    tell."""
-    try:
-        located_slugs: set[str] = set()
-        for names in lake.read_name_batches(LOCATE.main_table, LOCATE.name_prefix, excluded=EMPTIED_DIGEST):
-            located_slugs.update(pc.unique(pc.replace_substring_regex(names, "^[^:]*:[^:]*:", "")).to_pylist())
-    except DigestsNotInLog:
-        located_slugs = {slice_.target for slice_ in LOCATE.list_slices(lake)}
-    return {defined_slug(slug) for slug in located_slugs}
 
 
 def _read_ranges(lake: Lake) -> list[_Range]:
@@ -225,7 +206,7 @@ def forget_failed_pages(workspace: Workspace, slices: Collection[Slice], distrus
             if failed.num_rows:
                 failed = failed.join(lost, ["target", *PLACE_NAME], join_type="left semi")
                 failed_slugs.update(failed.column("target").to_pylist())
-        PARSE.invalidate(workspace.lake, [Slice(crawl, target) for target in sorted(failed_slugs)])
+        invalidate_slices(workspace.lake, PARSE, slices_of(crawl, sorted(failed_slugs)))
 
 
 def describe_lost_records(lost: Mapping[Slice, int]) -> tuple[str, ...]:

@@ -19,11 +19,12 @@ from cc_pipeline.extraction.failure_isolation import Throttling, run_isolated
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.extraction.run_inputs import MAX_PLANS, InputsChanged, RunInputs, hold_run_lease
+from cc_pipeline.extraction.group_state import MAX_PLANS, RunState
 from cc_pipeline.extraction.slice_selection import expand_targets
 from cc_pipeline.extraction.slice_state import read_slice_states
 from cc_pipeline.grouping import group_within
 from cc_pipeline.lake.slice import FETCH, LOCATE, PAGE_TABLES, StageReport
+from cc_pipeline.lake.slices import SlicesChanged, read_slice_rows
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The tables of a partition, in the order in which they are made.
@@ -74,29 +75,22 @@ def extract(
 
     Crawls come in the order given, the targets of one in the order of their slugs, as the files of the lake have them.
     If the source did not give everything for a partition, the fetched records are parsed all the same; the partition
-    counts as failed. Until the iterator ends the run has a lease on all partitions, so that none is purged meanwhile.
-    Errors that affect all partitions (see ``failure_isolation.py``) are raised after the finished partitions were
+    counts as failed. Errors that affect all partitions (see ``failure_isolation.py``) are raised after the finished partitions were
     yielded. Partitions that were not yielded then have not been tried."""
     source = _Source()
     crawls: dict[str, dict[str, None]] = {}
     for crawl, slug in partitions:
         crawls.setdefault(crawl, {})[slug] = None
-    if not crawls:
-        return
-    with hold_run_lease(workspace, crawls) as run:
-        for crawl, slugs in crawls.items():
-            sorted_slugs = iter(sorted(slugs))
-            while group := list(islice(sorted_slugs, engine.partitions)):
-                source.raise_if_stopped()
-                if on_begin is not None:
-                    on_begin([(crawl, slug) for slug in group])
-                yield from _replan_relocated(
-                    run, partial(_make_group, workspace, crawl, source=source, engine=engine), group, tables
-                )
+    for crawl, slugs in crawls.items():
+        sorted_slugs = iter(sorted(slugs))
+        while group := list(islice(sorted_slugs, engine.partitions)):
+            source.raise_if_stopped()
+            if on_begin is not None:
+                on_begin([(crawl, slug) for slug in group])
+            yield from _replan_relocated(partial(_make_group, workspace, crawl, source=source, engine=engine), group, tables)
 
 
 def _replan_relocated(
-    run: RunInputs,
     make: Callable[[Sequence[str], Collection[str]], Iterator[PartitionResult]],
     slugs: Sequence[str],
     tables: Collection[str],
@@ -104,11 +98,10 @@ def _replan_relocated(
     """Yields the results of ``make`` for the targets ``slugs``. Targets whose definitions or blocks changed before a
     commit are located again, with all stages that follow, at most as often as a stage is planned."""
     for remaining_tries in reversed(range(MAX_PLANS)):
-        run.forget()
         relocated_slugs: list[str] = []
         for partition_result in make(slugs, tables):
             if (
-                isinstance(partition_result.error, InputsChanged)
+                isinstance(partition_result.error, SlicesChanged)
                 and partition_result.error.relocate
                 and "captures" in partition_result.reports
                 and remaining_tries
@@ -126,12 +119,14 @@ def _make_group(
 ) -> Iterator[PartitionResult]:
     """Locates the targets of a group together, then fetches and parses portions of them with a limited number of
     captures. Yields each target once, when it is done."""
-    fetch, parse = partial(fetch_captures, engine=engine), partial(parse_records, engine=engine)
+    run = RunState(workspace)
+    locate = partial(locate_captures, run=run)
+    fetch, parse = partial(fetch_captures, engine=engine, run=run), partial(parse_records, engine=engine, run=run)
     pages = [table for table in TABLES if table in tables and table in PAGE_TABLES]
     group = _Group(workspace, crawl, slugs, source)
     try:
         if "captures" in tables:
-            group.run_stage(locate_captures, slugs, ["captures"])
+            group.run_stage(locate, slugs, ["captures"])
             # unconfirmed removals are located: new captures beside them are fetched all the same
             yield from group.end([slug for slug, e in group.errors().items() if not isinstance(e, UnconfirmedRemovals)])
         for portion in group.portions(engine.captures):
@@ -162,16 +157,14 @@ class _Group:
     def run_stage(self, stage: _Stage, slugs: Sequence[str], tables: Iterable[str]) -> None:
         """Calls a stage for targets, as often as needed to learn which of them fail. The others get its report for
         ``tables``."""
-        # a stage asks the same tables many questions, and sees its own commits
-        with self._workspace.lake.hold_versions():
-            for outcome in run_isolated(partial(stage, self._workspace, self._crawl), slugs, self._source.throttling):
-                self._source.stop = self._source.stop or outcome.stop
-                for slug in outcome.slugs:
-                    state, error = self._states[slug], outcome.errors.get(slug)
-                    if error is not None:
-                        state.error = state.error or error
-                    elif outcome.report is not None:
-                        state.reports |= dict.fromkeys(tables, outcome.report)
+        for outcome in run_isolated(partial(stage, self._workspace, self._crawl), slugs, self._source.throttling):
+            self._source.stop = self._source.stop or outcome.stop
+            for slug in outcome.slugs:
+                state, error = self._states[slug], outcome.errors.get(slug)
+                if error is not None:
+                    state.error = state.error or error
+                elif outcome.report is not None:
+                    state.reports |= dict.fromkeys(tables, outcome.report)
 
     def errors(self) -> dict[str, Exception]:
         """The first error of each target that has one."""
@@ -218,5 +211,6 @@ def _find_fetched(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> lis
     if not slugs:
         return []
     target_slices = expand_targets(workspace, crawl, slugs)
-    fetched_slices = set(FETCH.list_slices(workspace.lake, target_slices.requested_slices))
+    rows = read_slice_rows(workspace.lake, target_slices.requested_slices, (FETCH,))
+    fetched_slices = {slice_ for (slice_, _), row in rows.items() if row.tables}
     return [slug for slug, slices in target_slices.requested.items() if fetched_slices.issuperset(slices)]

@@ -18,9 +18,9 @@ from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.extraction.blocklist import Blocklist, read_blocklist
 from cc_pipeline.extraction.plan import SliceRequest
 from cc_pipeline.lake import target_definitions as definitions
-from cc_pipeline.lake.digests.digest import combine_digests
+from cc_pipeline.lake.content_digests import combine_digests
+from cc_pipeline.lake.predicates import Prefix
 from cc_pipeline.lake.slice import (
-    EMPTIED_DIGEST,
     FETCH,
     LOCATE,
     NAMED_CAPTURES,
@@ -29,9 +29,9 @@ from cc_pipeline.lake.slice import (
     Slice,
     Stage,
     StageReport,
-    empty_notes,
     group_targets_by_crawl,
 )
+from cc_pipeline.lake.slices import empty_slices, list_slices, read_slice_rows
 from cc_pipeline.records.sweep import note
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -109,14 +109,17 @@ def expand_targets(
     additional = build_slices(
         lambda slug: [subset for subset in subsets_in(crawl, SUBSETS) if subset not in requested_subsets[slug]]
     )
-    located_slices = set(
-        LOCATE.list_slices(workspace.lake, [slice_ for slug_slices in additional.values() for slice_ in slug_slices])
-    )
+    located_slices = _find_located(workspace, [slice_ for slices in additional.values() for slice_ in slices])
     located_additional = {
         slug: tuple(slice_ for slice_ in slug_slices if slice_ in located_slices)
         for slug, slug_slices in additional.items()
     }
     return TargetSlices(crawl, build_slices(lambda slug: requested_subsets[slug]), located_additional)
+
+
+def _find_located(workspace: Workspace, slices: Collection[Slice], stage: Stage = LOCATE) -> set[Slice]:
+    """The slices that were located, or made by another ``stage``."""
+    return {slice_ for (slice_, _), row in read_slice_rows(workspace.lake, slices, (stage,)).items() if row.tables}
 
 
 def _read_named_subsets(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -126,7 +129,7 @@ def _read_named_subsets(workspace: Workspace, crawl: str, slugs: Sequence[str]) 
         for slug in slugs
         for subset in SUBSETS
     }
-    named_slices = set(NAMED_CAPTURES.list_slices(workspace.lake, slices.values())) if slices else set()
+    named_slices = _find_located(workspace, [*slices.values()], NAMED_CAPTURES)
     subsets_by_slug = {
         slug: tuple(subset for subset in SUBSETS if slices[slug, subset] in named_slices) for slug in slugs
     }
@@ -144,7 +147,7 @@ def find_part_slices(workspace: Workspace, partitions: Collection[Slice]) -> lis
         }
         # a target may have been located in other subsets alone
         doubtful_slices = {slice_ for slice_ in target_slices.requested_slices if slice_.target in additional_slugs}
-        missing_slices = doubtful_slices - set(LOCATE.list_slices(workspace.lake, doubtful_slices))
+        missing_slices = doubtful_slices - _find_located(workspace, doubtful_slices)
         all_slices += [slice_ for slice_ in target_slices.all_slices if slice_ not in missing_slices]
     return all_slices
 
@@ -167,16 +170,11 @@ def build_slice_requests(
 
 
 def empty_obsolete_slices(
-    workspace: Workspace,
-    stage: Stage,
-    target_slices: TargetSlices,
-    note_table: str = "",
-    only_slugs: Collection[str] | None = None,
+    workspace: Workspace, stage: Stage, target_slices: TargetSlices, only_slugs: Collection[str] | None = None
 ) -> None:
-    """Empties slices of ``stage`` that belong to an earlier division of a set, in the requested subsets, and their rows
-    in the table ``note_table``. ``only_slugs`` limits it to these sets. Call it after the current slices are committed.
-    Raises ``EnvironmentFault``."""
-    lake = workspace.lake
+    """Empties slices of ``stage`` that belong to an earlier division of a set, in the requested subsets.
+    ``only_slugs`` limits it to these sets. Call it after the current slices are committed. Raises
+    ``EnvironmentFault``."""
     for slug, current_slices in target_slices.requested.items():
         obsolete_slices = (
             find_obsolete_slices(workspace, stage, slug, current_slices)
@@ -187,9 +185,7 @@ def empty_obsolete_slices(
             continue
         if stage is FETCH:
             _note_unreferenced_files(workspace, target_slices.crawl, obsolete_slices, current_slices)
-        if note_table:
-            empty_notes(lake, note_table, obsolete_slices)
-        stage.empty(lake, obsolete_slices)
+        empty_slices(workspace.lake, stage, obsolete_slices)
 
 
 def find_obsolete_slices(workspace: Workspace, stage: Stage, slug: str, current_slices: Sequence[Slice]) -> list[Slice]:
@@ -197,15 +193,12 @@ def find_obsolete_slices(workspace: Workspace, stage: Stage, slug: str, current_
     ``current_slices`` are its current slices of the requested subsets. Empty for other targets."""
     if not slug.startswith(SET_SLUG) or not current_slices:
         return []
-    subsets = {slice_.subset for slice_ in current_slices}
-    stored_slices = stage.list_with_prefix(workspace.lake, Slice(current_slices[0].crawl, slug))
-    former_slices = [
+    subsets, crawl = {slice_.subset for slice_ in current_slices}, current_slices[0].crawl
+    return [
         slice_
-        for slice_ in stored_slices
+        for slice_ in list_slices(workspace.lake, stage, {"crawl": crawl, "target": Prefix(slug)})
         if slice_.partition.target == slug and slice_ not in current_slices and slice_.subset in subsets
     ]
-    input_digests = stage.read_input_digests(workspace.lake, former_slices)
-    return [slice_ for slice_ in former_slices if input_digests[slice_] != EMPTIED_DIGEST]
 
 
 def _note_unreferenced_files(

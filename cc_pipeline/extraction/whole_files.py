@@ -1,8 +1,7 @@
 """Reads SequenceFiles of 2012, which have pages without records, into the tables of parsed pages: one slice a file, so
 that an unchanged file is not read again.
 
-A slice is (the file's crawl, its partition key as target). ``page_metadata`` is committed last, as in the parse
-stage. A file is complete only when all tables have the same digest.
+A slice is (the file's crawl, its partition key as target).
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -33,6 +31,7 @@ from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.lake.ordered import spilled_batches
 from cc_pipeline.lake.slice import PAGE_TABLES, READ_FILES, Metrics, Slice, StageReport
+from cc_pipeline.lake.slices import commit_stage, find_stale, read_slice_rows
 from cc_pipeline.progress import format_count
 from cc_pipeline.workspace.source_files import (
     FAULTS,
@@ -99,9 +98,8 @@ def read_sources(workspace: Workspace, slugs: Sequence[str]) -> StageReport:
 
 def rows_of(workspace: Workspace, slice_: Slice) -> Metrics:
     """Returns ``rows:<table>`` and ``version:<table>`` for each table: number and digest of a file's rows."""
-    lake = workspace.lake
-    rows = {f"rows:{table}": lake.read(table, slice_.where, ["target"]).num_rows for table in READ_FILES.tables}
-    return rows | READ_FILES.read_content_metrics(lake, [slice_])[slice_]
+    row = read_slice_rows(workspace.lake, [slice_], (READ_FILES,)).get((slice_, READ_FILES.label))
+    return {f"rows:{table}": 0 for table in READ_FILES.tables} | ({} if row is None else row.metrics)
 
 
 def _read_if_changed(workspace: Workspace, file: SourceFile) -> _Tally | None:
@@ -110,14 +108,13 @@ def _read_if_changed(workspace: Workspace, file: SourceFile) -> _Tally | None:
     with local_copy(workspace.transport, file.location, workspace.scratch) as copy:
         with copy.path.open("rb") as stream:
             content = hashlib.file_digest(stream, "sha256").hexdigest()
-        identity = [file.kind, file.location, file.crawl, content]
-        digests = {slice_: READ_FILES.digest(version=VERSION, parser=PARSER_VERSION, file=identity)}
-        if not READ_FILES.find_stale(workspace.lake, digests):
+        inputs = {slice_: {"version": VERSION, "parser": PARSER_VERSION, "content": content}}
+        if not find_stale(workspace.lake, READ_FILES, inputs):
             return None
         with workspace.scratch_folder("sources") as folder:
             tally = _spill(workspace, file, copy.path, folder)
-            spilled = {table: partial(spilled_batches, folder / f"{table}.arrow") for table in READ_FILES.tables}
-            READ_FILES.commit(workspace.lake, digests, spilled)
+            spilled = {table: spilled_batches(folder / f"{table}.arrow") for table in READ_FILES.tables}
+            commit_stage(workspace.lake, READ_FILES, inputs, spilled)
     tally.bytes, tally.requests = copy.bytes, copy.requests
     return tally
 

@@ -26,7 +26,7 @@ from cc_pipeline.commoncrawl.paths import (
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, SourceRefuses, UserInputError, disk_trouble
 from cc_pipeline.harvesting.path_lists import path_list_fault, read_path_list
 from cc_pipeline.index.shards import Shard, folder_of, shard_of
-from cc_pipeline.lake.digests.digest import compute_input_digest
+from cc_pipeline.lake.content_digests import compute_input_digest
 from cc_pipeline.settings import Settings
 from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.workspace.source_files import ARCHIVE, SourceFile

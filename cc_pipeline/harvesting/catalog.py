@@ -16,7 +16,7 @@ from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.index.catalog.catalog import Catalog
 from cc_pipeline.index.catalog.rows import read_view
 from cc_pipeline.index.gaps import IndexGaps, find_gaps
-from cc_pipeline.lake.digests.digest import NOTHING, combine_digests, compute_content_digests
+from cc_pipeline.lake.content_digests import NOTHING, combine_digests, compute_content_digests
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import EMPTIED_DIGEST, HARVEST, Slice
 from cc_pipeline.lake.streaming import list_crawl_files, list_crawls

@@ -34,7 +34,7 @@ from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.repair import repair_row_groups
 from cc_pipeline.index.shards import SUBSET
-from cc_pipeline.lake.digests.digest import compute_input_digest
+from cc_pipeline.lake.content_digests import compute_input_digest
 from cc_pipeline.lake.slice import HARVEST, MANIFEST, Slice, StageReport
 from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings

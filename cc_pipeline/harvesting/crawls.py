@@ -21,7 +21,7 @@ from cc_pipeline.commoncrawl.paths import cluster_key, is_path_list, published_k
 from cc_pipeline.errors import EnvironmentFault, SourceRefuses, UserInputError
 from cc_pipeline.harvesting.archives import first_user_key, has_archives
 from cc_pipeline.harvesting.path_lists import path_list_exists
-from cc_pipeline.lake.digests.digest import compute_input_digest
+from cc_pipeline.lake.content_digests import compute_input_digest
 from cc_pipeline.lake.slice import HARVEST, Slice, StageReport
 from cc_pipeline.settings import Settings
 from cc_pipeline.transport.faults import FaultKind, RangeFault

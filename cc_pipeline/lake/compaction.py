@@ -1,287 +1,290 @@
-"""Merges files of a table into one sorted run of files of a bounded size, with flat memory.
+"""Merges files of a table into one sorted run of files of a bounded size, without rows that no longer count.
 
-A merge is one commit that removes files and adds others (``replacing.py``), while other processes commit or merge.
+A merge takes the rows of the files in the order of their targets: those of a slice lie side by side in each file, so
+nothing is sorted. It is committed only on top of the version that it was made from, or where all its files are still in
+the table: no row is lost, and none is there twice. It changes no answer.
+
+Rows of a generation that no row of ``slices`` names may be of a run that is about to commit. Their files are left alone
+for a week; then the generations are condemned, which every commit looks for, and dropped.
 """
 
 from __future__ import annotations
 
+import heapq
+import json
 import math
 import time
-from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, groupby, islice
-from pathlib import Path
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Final
 
-import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError, DeltaError
 
-from cc_pipeline.duck import connect
+from cc_pipeline.capture_columns import TIMESTAMP
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.evolution import is_uneven, note_even
-from cc_pipeline.lake.lake import Lake, TableSpec, lake_fault
-from cc_pipeline.lake.layout import (
-    MAX_SMALL_FILES,
-    StoredFile,
-    clustered_by,
-    find_due_merges,
-    group_disjoint_files,
-    list_stored_files,
-)
-from cc_pipeline.lake.replacing import (
-    BATCH_ROWS,
-    build_row_groups,
-    get_file_schema,
-    open_fixed_version,
-    replace_files,
-    write_files,
-)
-from cc_pipeline.lake.streaming import stream_files, stream_small_files
+from cc_pipeline.lake.files import write_files
+from cc_pipeline.lake.keyed import TRIES, update_rows
+from cc_pipeline.lake.lake import GENERATION, SEQ, Lake, TableSpec
+from cc_pipeline.lake.layout import MAX_SMALL_FILES, StoredFile, clustered_by, find_due_merges, list_stored_files
+from cc_pipeline.lake.ordered import find_group_starts
+from cc_pipeline.lake.slices import CONDEMNED, SLICES, Liveness, read_liveness
+from cc_pipeline.lake.streaming import count_generations, stream_files
 
-#: What DuckDB may hold in memory while it sorts; it puts more into a folder.
-_MEMORY: Final = "400MB"
-#: Bytes of rows up to which they are sorted without it.
-_SORTED_IN_MEMORY: Final = 32 << 20
-#: Bytes of a file from which its rows may take more than that, however few they are.
-_MAY_BE_LARGE: Final = 1 << 20
-#: The position of a row among all that are merged, so that rows of a slice keep their order.
-_POSITION: Final = "_place"
-#: Files that are rewritten in one commit if they are or may be large.
-_FILES_PER_COMMIT: Final = 8
-#: Footers that are read at the same time.
-_PARALLEL_FOOTERS: Final = 8
+#: The share of a file's rows that are dead from which on it is rewritten.
+_DEAD_SHARE: Final = 0.2
+#: How long superseded rows of tables with a key stay, and how long a commit may take.
+_RETENTION: Final = timedelta(days=7)
+#: Rows of a table with a key that are looked at together.
+_KEYED_ROWS: Final = 16_384
+#: Condemned generations that are remembered in a crawl.
+_MAX_CONDEMNED: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """The limits of merging: crawls with more than ``max_small_files`` small files are merged, at most ``max_bytes`` in
-    one go, and no merge begins after ``until`` (``time.monotonic()``)."""
+    one go, and no merge begins after ``until`` (``time.monotonic()``). ``drops_dead``: files with many rows that no
+    longer count are rewritten too, for which the generations of all files are counted."""
 
     max_small_files: int = field(default_factory=lambda: MAX_SMALL_FILES)
     max_bytes: int | None = None
     until: float = math.inf
+    drops_dead: bool = True
 
 
 def is_due(lake: Lake, table: str, bounds: Bounds) -> bool:
-    """Whether :func:`compact_due` would merge anything; reads the log alone, no files.
+    """Whether a merge is due by the number and size of files alone; reads the log, no files.
 
     Raises ``EnvironmentFault`` when the lake cannot be read.
     """
+    spec = lake.specs[table]
+    if clustered_by(spec) is None:
+        return False
     return bool(find_due_merges(lake.pin(table).stored_files(), bounds.max_small_files, bounds.max_bytes))
 
 
-def compact_due(lake: Lake, table: str, scratch: Path, bounds: Bounds) -> int:
-    """Merges the files that are due by ``layout.find_due_merges``, within ``bounds``. Returns how many files were
-    replaced.
+def compact(lake: Lake, table: str, bounds: Bounds) -> int:
+    """Merges the files of ``table`` that are due, within ``bounds``. Returns how many were replaced.
 
     Other processes may read, commit and merge meanwhile; files that one of them replaced are left to the next time.
     Raises ``EnvironmentFault`` when the lake cannot be read or written.
     """
     spec = lake.specs[table]
-    replaced, files_before = 0, math.inf
+    replaced, tried = 0, set[frozenset[str]]()
     while time.monotonic() < bounds.until:
-        handle = open_fixed_version(lake, table)
-        files = [] if handle is None else list_stored_files(spec, handle)
-        steps = find_due_merges(files, bounds.max_small_files, bounds.max_bytes)
+        step = _find_step(lake, spec, bounds)
+        paths = frozenset(file.path for file in step.files) if step is not None else frozenset()
         # a merge that left as many files as there were would be due for ever
-        if (
-            handle is None
-            or not steps
-            or len(files) >= files_before
-            or not compact_files(lake, table, handle, steps[0], scratch)
-        ):
+        if step is None or paths in tried or not _replace(lake, spec, step):
             break
-        replaced, files_before = replaced + len(steps[0]), len(files)
+        tried.add(paths)
+        replaced += len(step.files)
     return replaced
 
 
-def rewrite_incomplete_files(
-    lake: Lake, table: str, scratch: Path, bounds: Bounds, max_files: int | None = None
-) -> int:
-    """Rewrites files that lack columns added since, so that readers need not look into all. Returns how many.
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Files of one partition that are merged, without rows of the generations ``dropped``. ``version`` is that of the
+    table, and ``rows`` how many rows are left (``None``: not known)."""
 
-    It opens the footer of every file, of ``max_files`` at most, and does nothing if more than ``bounds.max_bytes``
-    would be rewritten. Raises ``EnvironmentFault`` when the lake cannot be read or written.
-    """
-    replaced = 0
-    while time.monotonic() < bounds.until:
-        handle = open_fixed_version(lake, table)
-        if handle is None or not is_uneven(handle):
-            break
-        files = list_stored_files(lake.specs[table], handle)
-        if max_files is not None and len(files) > max_files:
-            break
-        incomplete_files = _find_incomplete_files(lake, table, handle, files)
-        if not incomplete_files:
-            with suppress(CommitFailedError):  # columns were added meanwhile: the next time
-                note_even(lake, table, handle)
-            break
-        if sum(file.size for file in incomplete_files) > (bounds.max_bytes or math.inf):
-            break
-        next_files = [file for file in incomplete_files if file.partition == incomplete_files[0].partition][
-            :_FILES_PER_COMMIT
-        ]
-        if not compact_files(lake, table, handle, next_files, scratch):
-            break
-        replaced += len(next_files)
-    return replaced
+    files: Sequence[StoredFile]
+    dropped: pa.Array
+    rows: int | None = None
 
 
-def _find_incomplete_files(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile]) -> list[StoredFile]:
-    system = lake.file_system()
-
-    def is_incomplete(file: StoredFile) -> bool:
-        with system.open_input_file(f"{lake.address(table)}/{file.path}".removeprefix("s3://")) as source:
-            return not all_columns <= {*pq.ParquetFile(source).schema_arrow.names, *file.partition}
-
-    all_columns = {field.name for field in handle.schema().fields}
-    try:
-        with ThreadPoolExecutor(_PARALLEL_FOOTERS) as pool:
-            return [file for file, incomplete in zip(files, pool.map(is_incomplete, files), strict=True) if incomplete]
-    except (OSError, pa.ArrowException) as error:
-        raise lake_fault(f"could not read files of {lake.address(table)}", error) from error
-
-
-def compact_files(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile], scratch: Path) -> bool:
-    """Replaces ``files``, which lie in one partition, by sorted ones with the same rows. Returns whether it did.
-
-    ``handle`` is one of :func:`open_fixed_version`, at the version that the files were read from. ``scratch`` is a
-    folder for rows that do not fit into memory. ``False``, and nothing changed, if another process replaced some of the
-    files meanwhile. Old files stay until they are vacuumed, as do files of a killed merge. Raises ``EnvironmentFault``
-    when the lake cannot be read or written."""
-    spec = lake.specs[table]
-    schema = get_file_schema(spec, handle, files[0].partition)
-    try:
-        added = _write_run(lake, spec, schema, files, scratch)
-        if sum(action.rows for action in added) != sum(file.rows for file in files):
-            raise EnvironmentFault(
-                f"merging files of {lake.address(table)} would change the number of rows",
-                "Nothing was changed. The files differ from the table's log: check if another program wrote there.",
-            )
-        replace_files(lake, spec, handle, files, added)
-    except CommitFailedError:
-        return False  # some of the files were replaced meanwhile; the next time merges the rest
-    except (OSError, DeltaError, duckdb.Error, pa.ArrowException) as error:
-        raise lake_fault(f"could not merge files of {lake.address(table)}", error) from error
-    return True
+def _find_step(lake: Lake, spec: TableSpec, bounds: Bounds) -> _Step | None:
+    pinned = lake.pin(spec.name)
+    by_crawl: dict[str, list[StoredFile]] = {}
+    for file in pinned.stored_files():
+        by_crawl.setdefault(file.crawl, []).append(file)
+    for crawl, files in sorted(by_crawl.items()):
+        merges = find_due_merges(files, bounds.max_small_files, bounds.max_bytes) if clustered_by(spec) else []
+        if spec.key:
+            step = _Step(merges[0], pa.array([], pa.int64())) if merges else _find_superseded(lake, spec, files, bounds)
+        elif merges or bounds.drops_dead:
+            step = _find_slice_step(lake, spec, crawl, files, merges, bounds)
+        else:
+            step = None
+        if step is not None:
+            return step
+    return None
 
 
-def _write_run(
-    lake: Lake, spec: TableSpec, schema: pa.Schema, files: Sequence[StoredFile], scratch: Path
-) -> list[StoredFile]:
-    """Writes the new files and returns them in their order. The log does not name them yet."""
-    clustered = clustered_by(spec)
-    order = [name for name in dict.fromkeys([clustered or "", *spec.sort_by]) if name in schema.names]
-    runs = groupby(
-        group_disjoint_files(files),
-        # one file of few rows, as a commit of a slice leaves it
-        key=lambda group: len(group) == 1 and group[0].rows < BATCH_ROWS and group[0].size < _MAY_BE_LARGE,
-    )
-    rows = chain.from_iterable(
-        _read_rows(lake, spec, schema, [*run], order, scratch, small=small) for small, run in runs
-    )
-    return list(write_files(lake, spec, schema, files[0], build_row_groups(rows, schema, spec.row_group_rows)))
+def _find_superseded(lake: Lake, spec: TableSpec, files: Sequence[StoredFile], bounds: Bounds) -> _Step | None:
+    """All files of a partition of a table with a key, if many of their rows are superseded."""
+    if not bounds.drops_dead or len(files) < 2:
+        return None
+    keys = pa.schema([spec.stored_schema.field(name) for name in (*spec.key, SEQ.name)])
+    tables = [pa.Table.from_batches(batches, keys) for batches in stream_files(lake, _addresses(lake, spec, files), keys)]
+    rows = pa.concat_tables(tables)
+    distinct = rows.group_by(list(spec.key)).aggregate([]).num_rows
+    return _Step(files, pa.array([], pa.int64())) if rows.num_rows - distinct > _DEAD_SHARE * rows.num_rows else None
 
 
-def _read_rows(
+def _find_slice_step(
     lake: Lake,
     spec: TableSpec,
-    schema: pa.Schema,
-    groups: Sequence[Sequence[StoredFile]],
-    order: Sequence[str],
-    scratch: Path,
-    *,
-    small: bool,
-) -> Iterator[pa.RecordBatch]:
-    addresses = [f"{lake.address(spec.name)}/{file.path}" for group in groups for file in group]
-    if small:
-        for table in stream_small_files(lake, addresses, schema):
-            yield from _sort_rows(iter(table.to_batches()), schema, order, scratch)
-        return
-    batches_by_file = stream_files(lake, addresses, schema)
-    for group in groups:
-        group_batches = chain.from_iterable(islice(batches_by_file, len(group)))
-        yield from (
-            group_batches
-            if _is_run(lake, spec, schema, group, order)
-            else _sort_rows(group_batches, schema, order, scratch)
+    crawl: str,
+    files: Sequence[StoredFile],
+    merges: Sequence[Sequence[StoredFile]],
+    bounds: Bounds,
+) -> _Step | None:
+    """The next files of a crawl to be merged: those with dead rows alone, those that are due, those with many dead."""
+    looked_at = files if bounds.drops_dead else merges[0]
+    counts = {file.path: count_generations(lake, spec.name, file) for file in looked_at}
+    liveness = read_liveness(lake, spec.name, crawl)
+    counts = _condemn_orphans(lake, spec, crawl, looked_at, counts, liveness)
+    dropped = pa.array(sorted({*liveness.dead.to_pylist()}), pa.int64())
+    droppable = {*dropped.to_pylist()} | counts.pop("", Counter()).keys()
+    kept = {path: sum(n for number, n in of_file.items() if number not in droppable) for path, of_file in counts.items()}
+    known = [file for file in looked_at if file.path in counts]
+    candidates = [[file for file in known if not kept[file.path]]]
+    candidates += [[file for file in merge if file.path in counts] for merge in merges]
+    candidates += [[file] for file in known if kept[file.path] <= (1 - _DEAD_SHARE) * file.rows and kept[file.path] < file.rows]
+    for chosen in candidates:
+        if len(chosen) > 1 or any(kept[file.path] < file.rows for file in chosen):
+            return _Step(chosen, pa.array(sorted(droppable), pa.int64()), sum(kept[file.path] for file in chosen))
+    return None
+
+
+def _condemn_orphans(
+    lake: Lake,
+    spec: TableSpec,
+    crawl: str,
+    files: Sequence[StoredFile],
+    counts: Mapping[str, Counter[int]],
+    liveness: Liveness,
+) -> dict[str, Counter[int]]:
+    """``counts`` without files that may have rows of a run that is about to commit. Orphans in files of a week ago are
+    condemned: they are under an empty path."""
+    named = {*liveness.current.to_pylist(), *liveness.dead.to_pylist(), *liveness.recent.to_pylist()}
+    limit = (datetime.now(UTC) - _RETENTION).timestamp() * 1_000
+    result: dict[str, Counter[int]] = {}
+    orphans: Counter[int] = Counter()
+    for file in files:
+        unnamed = {number: n for number, n in counts[file.path].items() if number not in named}
+        if unnamed and file.written_at > limit:
+            continue
+        result[file.path] = counts[file.path]
+        orphans.update(unnamed)
+    if orphans:
+        condemn(lake, crawl, orphans)
+        result[""] = orphans
+    return result
+
+
+def condemn(lake: Lake, crawl: str, generations: Iterable[int]) -> None:
+    """Makes commits of these generations fail from now on."""
+    def build(stored: list[dict[str, object]]) -> list[dict[str, object]]:
+        before = [int(n) for row in stored for n in json.loads(str(row["details"]))["generations"]]
+        new = [n for n in dict.fromkeys(generations) if n not in set(before)]
+        numbers = [*before, *new][-_MAX_CONDEMNED:]
+        row = {"crawl": crawl, "target": "", "stage": CONDEMNED, "epoch": 0, "committed_at": datetime.now(UTC)}
+        return [row | {"details": json.dumps({"generations": [str(n) for n in numbers]})}] if new else []
+
+    update_rows(lake, SLICES.name, {"crawl": crawl, "target": "", "stage": CONDEMNED}, build)
+
+
+def _replace(lake: Lake, spec: TableSpec, step: _Step) -> bool:
+    """Writes the merged files and commits them. ``False`` if some of the files were replaced meanwhile."""
+    removed = {file.path for file in step.files}
+    added: list[StoredFile] = []
+    if step.rows != 0:
+        batches = _merge_keyed(lake, spec, step) if spec.key else _merge_slices(lake, spec, step)
+        added = [*write_files(lake, spec, step.files[0].partition, batches, is_quick=False)]
+    if step.rows is not None and sum(file.rows for file in added) != step.rows:
+        raise EnvironmentFault(
+            f"merging files of {lake.address(spec.name)} would change the number of rows",
+            "Nothing was changed. The files differ from the table's log: check if another program wrote there.",
         )
+    for _ in range(TRIES):
+        with lake.fixed(spec.name) as handle:
+            stored = {file.path for file in list_stored_files(spec, handle)}
+            if added and added[0].path in stored:
+                return True
+            if not removed <= stored:
+                return not (removed & stored) and not added
+            if lake.swap(spec.name, handle, added, step.files, is_data=False):
+                return True
+    return False
 
 
-def _is_run(lake: Lake, spec: TableSpec, schema: pa.Schema, group: Sequence[StoredFile], order: Sequence[str]) -> bool:
-    """Whether a group is one file of many rows that is sorted, as merges leave them."""
-    if len(group) > 1 or not order:
-        return False
-    keys = pa.schema([schema.field(name) for name in order])
-    last: list[pa.RecordBatch] = []
-    for batch in chain.from_iterable(stream_files(lake, [f"{lake.address(spec.name)}/{group[0].path}"], keys)):
-        if not _are_sorted(_sort_positions(pa.Table.from_batches([*last, batch]), order)):
-            return False
-        last = [batch.slice(batch.num_rows - 1)]
-    return True
+def _merge_slices(lake: Lake, spec: TableSpec, step: _Step) -> Iterator[pa.RecordBatch]:
+    for batch in merge_files(lake, spec, step.files):
+        if not len(step.dropped):
+            yield batch
+            continue
+        yield batch.filter(pc.invert(pc.is_in(batch.column(GENERATION.name), value_set=step.dropped)))
 
 
-def _sort_positions(rows: pa.Table, order: Sequence[str]) -> pa.Array:
-    """The row numbers in sorted order; rows with equal keys keep their order."""
-    return pc.sort_indices(rows, [(name, "ascending") for name in order])
-
-
-def _are_sorted(positions: pa.Array) -> bool:
-    # to make an array of a range, or numpy's of an array, imports pandas: 50 MB
-    return positions.to_pylist() == [*range(len(positions))]
-
-
-def _sort_rows(
-    rows: Iterator[pa.RecordBatch], schema: pa.Schema, order: Sequence[str], scratch: Path
-) -> Iterator[pa.RecordBatch]:
-    """``rows`` sorted; rows with equal keys keep their order."""
-    waiting: deque[pa.RecordBatch] = deque()
-    size = 0
-    for batch in rows:
+def _merge_keyed(lake: Lake, spec: TableSpec, step: _Step) -> Iterator[pa.RecordBatch]:
+    """The rows of a table with a key, without those that were superseded a week ago."""
+    clustered = clustered_by(spec)
+    waiting: list[pa.RecordBatch] = []
+    for batch in merge_files(lake, spec, step.files):
+        is_next = not waiting or waiting[-1].column(clustered)[-1] != batch.column(clustered)[0]
+        if is_next and sum(part.num_rows for part in waiting) > _KEYED_ROWS:
+            yield _drop_superseded(spec, waiting)
+            waiting = []
         waiting.append(batch)
-        size += batch.nbytes
-        if size > _SORTED_IN_MEMORY:
-            yield from _sort_on_disk(
-                chain((waiting.popleft() for _ in range(len(waiting))), rows), schema, order, scratch
-            )
-            return
-    table = pa.Table.from_batches(waiting, schema)
-    positions = _sort_positions(table, order) if order else None
-    if positions is None or _are_sorted(positions):
-        yield from waiting  # most files are of one slice, which is sorted when it is committed
-    else:
-        yield from table.take(positions).to_batches()
+    if waiting:
+        yield _drop_superseded(spec, waiting)
 
 
-def _sort_on_disk(
-    rows: Iterator[pa.RecordBatch], schema: pa.Schema, order: Sequence[str], scratch: Path
-) -> Iterator[pa.RecordBatch]:
-    """The same with bounded memory."""
-    scratch.mkdir(parents=True, exist_ok=True)
-    with connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute(f"SET temp_directory = '{str(scratch).replace(chr(39), chr(39) * 2)}'")
-        connection.execute(f"SET memory_limit = '{_MEMORY}'")
-        numbered_schema = pa.schema([*schema, pa.field(_POSITION, pa.int64())])
-        connection.register("_rows", pa.RecordBatchReader.from_batches(numbered_schema, _number_rows(rows, schema)))
-        column_list = ", ".join(f'"{name}"' for name in schema.names)
-        order_list = ", ".join(f'"{name}"' for name in [*order, _POSITION])
-        sorted_rows = connection.sql(f"SELECT {column_list} FROM _rows ORDER BY {order_list}")
-        yield from sorted_rows.to_arrow_reader(BATCH_ROWS)
+def _drop_superseded(spec: TableSpec, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    rows = pa.Table.from_batches(batches)
+    order = [(name, "ascending") for name in (*spec.key, SEQ.name)]
+    rows = rows.take(pc.sort_indices(rows.select([name for name, _ in order]), order)).combine_chunks().to_batches()[0]
+    starts = find_group_starts(rows, spec.key)
+    is_kept = np.zeros(rows.num_rows, bool)
+    is_kept[np.append(starts[1:] - 1, rows.num_rows - 1)] = True
+    if "committed_at" in rows.schema.names:
+        times = pa.concat_arrays([rows.column("committed_at"), pa.nulls(1, TIMESTAMP)])[1:]
+        since = pa.scalar(datetime.now(UTC) - _RETENTION, TIMESTAMP)
+        is_kept |= np.asarray(pc.fill_null(pc.greater(times, since), False))
+    return rows.filter(pa.array(is_kept))
 
 
-def _number_rows(rows: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    rows_before = 0
-    for batch in rows:
-        positions = pa.array(range(rows_before, rows_before + batch.num_rows), pa.int64())
-        rows_before += batch.num_rows
-        yield pa.RecordBatch.from_arrays(
-            [*(batch.column(name) for name in schema.names), positions], names=[*schema.names, _POSITION]
-        )
+def merge_files(lake: Lake, spec: TableSpec, files: Sequence[StoredFile]) -> Iterator[pa.RecordBatch]:
+    """The rows of sorted ``files`` of one partition in the order of the column that they are sorted by. A file is opened
+    when its first row is due, and a few ahead, so memory is that of the files that overlap."""
+    clustered = clustered_by(spec)
+    schema = pa.schema([column for column in spec.stored_schema if column.name not in spec.partition_columns])
+    ordered = sorted(files, key=lambda file: (file.first or "", file.path))
+    opened = stream_files(lake, _addresses(lake, spec, ordered), schema)
+    waiting = iter(ordered)
+    next_file = next(waiting, None)
+    heap: list[tuple[str, str, int, pa.RecordBatch, Iterator[tuple[str, pa.RecordBatch]]]] = []
+    numbers = count()
+
+    def push(path: str, runs: Iterator[tuple[str, pa.RecordBatch]]) -> None:
+        if (run := next(runs, None)) is not None:
+            heapq.heappush(heap, (run[0], path, next(numbers), run[1], runs))
+
+    while heap or next_file is not None:
+        while next_file is not None and (not heap or (next_file.first or "") <= heap[0][0]):
+            push(next_file.path, _split_runs([*next(opened)] if next_file.rows < _KEYED_ROWS else next(opened), clustered))
+            next_file = next(waiting, None)
+        if heap:
+            _, path, _, batch, runs = heapq.heappop(heap)
+            yield batch
+            push(path, runs)
+
+
+def _split_runs(batches: Iterable[pa.RecordBatch], column: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of a file, cut where the value of a column changes."""
+    for batch in batches:
+        start = 0
+        runs = pc.run_end_encode(batch.column(column))
+        for value, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+            yield value, batch.slice(start, end - start)
+            start = end
+
+
+def _addresses(lake: Lake, spec: TableSpec, files: Iterable[StoredFile]) -> list[str]:
+    return [f"{lake.address(spec.name)}/{file.path}" for file in files]

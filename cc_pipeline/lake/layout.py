@@ -1,8 +1,7 @@
 """The layout of a table's files: how large they are, how many a crawl has, and which of them are due to be merged.
 
-A commit writes new files and changes only files that hold the slices it replaces, so a table comes to have as many
-files as commits. Merged files are sorted by the column that makes slices within a crawl and have a bounded size: a
-reader of one slice opens a few, and a commit that replaces one rewrites a few megabytes (docs/decisions/0007).
+A commit adds files, so a table comes to have as many files as commits. Merged files are sorted by the column that makes
+slices within a crawl and have a bounded size: a reader of one slice opens a few (docs/decisions/0007).
 
 Due merges are read from the log alone.
 """
@@ -10,10 +9,11 @@ Due merges are read from the log alone.
 from __future__ import annotations
 
 import heapq
+import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -39,20 +39,40 @@ MAX_MERGED_FILES: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file of a table as the log has it: ``path`` below the table's folder, its partition, bytes and rows, and the
-    first and last slice that it may hold (``None``: not known)."""
+    """A file of a table as the log has it: ``path`` below the table's folder, its partition, bytes and rows, when it was
+    written (milliseconds since the epoch), and the least and the greatest value of some columns (``bounds``). ``first``
+    and ``last`` are those of the column by which it is sorted (``None``: not known)."""
 
     path: str
     partition: Mapping[str, str | None]
     size: int
     rows: int
+    written_at: int = 0
+    bounds: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     first: str | None = None
     last: str | None = None
 
+    @property
+    def crawl(self) -> str:
+        """The crawl of the file; empty for tables that are not divided by crawls."""
+        return self.partition.get("crawl") or ""
+
+    @property
+    def statistics(self) -> str:
+        """The statistics of the file for the log, as JSON."""
+        return json.dumps(
+            {
+                "numRecords": self.rows,
+                "minValues": {name: least for name, (least, _) in self.bounds.items()},
+                "maxValues": {name: greatest for name, (_, greatest) in self.bounds.items()},
+                "nullCount": dict.fromkeys(self.bounds, 0),
+            }
+        )
+
 
 def clustered_by(spec: TableSpec) -> str | None:
-    """The column by which merged files of a table are sorted first; ``None`` if a slice is a whole crawl."""
-    return next((name for name in reversed(spec.slice_columns) if name != "crawl"), None)
+    """The column by which the files of a table are sorted first; ``None`` if a slice is a whole crawl."""
+    return next((name for name in (*spec.slice_columns, *spec.key) if name not in spec.partition_columns), None)
 
 
 def read_actions(handle: DeltaTable) -> pa.Table:
@@ -68,23 +88,34 @@ def list_stored_files(spec: TableSpec, handle: DeltaTable, crawls: Collection[st
 
 def list_files(spec: TableSpec, actions: pa.Table, crawls: Collection[str] | None = None) -> list[StoredFile]:
     """The same from the table of :func:`read_actions`."""
+    if not actions.num_rows:
+        return []
     clustered = clustered_by(spec)
-    if crawls is not None:
+    if crawls is not None and spec.partition_columns:
         crawl_array = pa.array(sorted(crawls), pa.string())
         actions = actions.filter(pc.is_in(actions.column("partition.crawl"), value_set=crawl_array))
     partitions = [name for name in actions.column_names if name.startswith("partition.")]
-    return [
-        StoredFile(
-            # the log escapes names on disk
-            unquote(row["path"]),
-            {name.removeprefix("partition."): row[name] for name in partitions},
-            row["size_bytes"],
-            row["num_records"] or 0,
-            row.get(f"min.{clustered}"),
-            row.get(f"max.{clustered}"),
+    bounded = [name for name in spec.bounded_columns if f"min.{name}" in actions.column_names]
+    columns = ["path", "size_bytes", "num_records", "modification_time", *partitions]
+    columns += [f"{bound}.{name}" for name in bounded for bound in ("min", "max")]
+    files = []
+    for row in actions.select(columns).to_pylist():
+        bounds = {
+            name: (row[f"min.{name}"], row[f"max.{name}"]) for name in bounded if row[f"min.{name}"] is not None
+        }
+        files.append(
+            StoredFile(
+                # the log escapes names on disk
+                unquote(row["path"]),
+                {name.removeprefix("partition."): row[name] for name in partitions},
+                row["size_bytes"],
+                row["num_records"] or 0,
+                int(row["modification_time"]),
+                bounds,
+                *bounds.get(clustered or "", (None, None)),
+            )
         )
-        for row in actions.to_pylist()
-    ]
+    return files
 
 
 def find_due_merges(
@@ -127,22 +158,6 @@ def split_into_runs(files: Sequence[StoredFile]) -> list[list[StoredFile]]:
             runs.append([file])
         heapq.heappush(ends, (last, number))
     return runs + [[file] for file in files if file.first is None or file.last is None]
-
-
-def group_disjoint_files(files: Sequence[StoredFile]) -> list[list[StoredFile]]:
-    """``files`` in groups, in the order of their slices: no slice is in two groups. The files of a group are in the
-    order of their paths."""
-    groups: list[list[StoredFile]] = []
-    end: str | None = None
-    for file in sorted(files, key=lambda stored_file: (stored_file.first is not None, stored_file.first or "")):
-        # a file that may hold any slice comes first, and then all are of its group
-        if not groups or (end is not None and file.first is not None and end < file.first):
-            groups.append([])
-            end = file.last
-        elif end is not None:
-            end = None if file.last is None else max(end, file.last)
-        groups[-1].append(file)
-    return [sorted(group, key=lambda stored_file: stored_file.path) for group in groups]
 
 
 def _select_smallest(files: Sequence[StoredFile], max_bytes: int | None) -> list[StoredFile]:

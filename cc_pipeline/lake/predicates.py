@@ -1,4 +1,4 @@
-"""Conditions on slices, in the SQL of the Delta library's engine, and in Arrow if they name many.
+"""Conditions on rows, in the SQL of the Delta library's engine, and in Arrow if they name many values.
 
 A condition has a bounded number of terms, however many slices it is about: the engine's work grows with their square,
 and 40,000 end the process.
@@ -12,30 +12,38 @@ from typing import Final
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from cc_pipeline.lake.evolution import with_columns
 from cc_pipeline.lake.quoting import is_one_of, quote_literal
+from cc_pipeline.lake.files import in_schema
 
 #: Values in a list up to which the engine compares each with a file's bounds.
 _MAX_COMPARED_VALUES: Final = 20
 #: Values that a condition names; of more it gives their bounds, and rows between these are looked at.
 MAX_NAMED_VALUES: Final = 1_000
+#: Sorts after every character of a slug.
+_LAST: Final = "\x7f"
 
 Where = Mapping[str, str | Sequence[str]]
 
 
+class Prefix(str):
+    """In a condition, the beginning of the value instead of the whole: that of a target and all its slices, since no
+    character of a slug sorts after ``~``."""
+
+    __slots__ = ()
+
+
 def scan(handle: DeltaTable, schema: pa.Schema, where: Where) -> Iterator[pa.RecordBatch]:
-    """The rows whose columns equal ``where`` (a value, or any of a sequence), in ``schema``, batch by batch."""
+    """The rows whose columns equal ``where`` (a value, or any of a sequence), in ``schema``, batch by batch, whether
+    they count or not."""
     large_lists = {name: frozenset(value) for name, value in where.items() if _exceeds_named_values(value)}
     added_fields = [pa.field(name, pa.string()) for name in large_lists if name not in schema.names]
     wider = pa.schema([*schema, *added_fields])
-    stored_columns = {field.name for field in handle.schema().fields}
     # the library's own engine skips files by the log's statistics before it opens any
     scanned = handle.scan(
-        [name for name in wider.names if name in stored_columns],
-        " AND ".join(_write_condition(*condition) for condition in where.items()) or None,
+        wider.names, " AND ".join(_write_condition(*condition) for condition in where.items()) or None
     )
     for batch in pa.RecordBatchReader.from_stream(scanned):
-        rows = with_columns(pa.Table.from_batches([batch]), wider)
+        rows = in_schema(pa.Table.from_batches([batch]), wider)
         for name, values in large_lists.items():
             encoded = rows.column(name).combine_chunks().dictionary_encode()
             matches = pa.array([value in values for value in encoded.dictionary.to_pylist()], pa.bool_())
@@ -48,6 +56,8 @@ def _exceeds_named_values(value: object) -> bool:
 
 
 def _write_condition(name: str, value: str | Sequence[str]) -> str:
+    if isinstance(value, Prefix):
+        return f"({name} >= {quote_literal(value)} AND {name} < {quote_literal(value + _LAST)})"
     if isinstance(value, str):
         return f"{name} = {quote_literal(value)}"
     if _exceeds_named_values(value):

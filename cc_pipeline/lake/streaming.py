@@ -1,5 +1,6 @@
-"""The rows of a slice, a crawl or a whole table in small batches, whatever the size of the table's files.
+"""The rows that count of a slice, a crawl or a whole table, in small batches, whatever the size of the table's files.
 
+The generations that count are read first, then the table is pinned: rows that a commit adds meanwhile are left out.
 pyarrow's datasets decode a row group whole, and a row group may be all the pages of a slice; a Parquet file read
 batch by batch decodes page by page.
 """
@@ -7,10 +8,10 @@ batch by batch decodes page by page.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import chain, groupby, islice
+from itertools import chain, islice
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -18,12 +19,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
+from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.evolution import with_columns
-from cc_pipeline.lake.incomplete_tables import DAMAGE_ADVICE
-from cc_pipeline.lake.lake import Lake, PinnedTable, lake_fault
-from cc_pipeline.lake.layout import list_stored_files
-from cc_pipeline.lake.predicates import scan
+from cc_pipeline.lake.damaged_files import DAMAGE_ADVICE
+from cc_pipeline.lake.files import in_schema
+from cc_pipeline.lake.keyed import read_newest
+from cc_pipeline.lake.lake import GENERATION, Lake, PinnedTable, lake_fault
+from cc_pipeline.lake.layout import StoredFile
+from cc_pipeline.lake.predicates import Where, scan
+from cc_pipeline.lake.slices import current_generations
 
 #: Rows held at a time: a row may hold a whole page.
 _BATCH_ROWS = 64
@@ -36,34 +40,60 @@ _LARGE_BUFFER = 1 << 19
 #: Bytes of a batch of a whole table, by the footer, which counts a repeated value once; and rows.
 _BATCH_BYTES = 8 << 20
 _MAX_BATCH_ROWS = 2_048
-#: Bytes of small files that are joined: joined rows are copied once or twice.
-_SMALL_BYTES = 2 << 20
 #: Files up to this size are read in one go; most files of a lake of many slices are small.
 _SMALL_FILE = 8 << 20
 #: Files that are opened ahead; as many small ones are in memory.
 _PARALLEL_READS = 8
 
 
+def read_rows(
+    lake: Lake, table: str, where: Where | None = None, columns: Sequence[str] | None = None
+) -> pa.Table:
+    """The rows that count whose columns equal ``where`` (a value, or any of a sequence), in the table's own schema.
+    Raises ``EnvironmentFault`` when the lake cannot be read."""
+    spec = lake.specs[table]
+    if spec.key:
+        return read_newest(lake, table, where, columns)
+    schema = spec.schema if columns is None else pa.schema([spec.schema.field(name) for name in columns])
+    return pa.Table.from_batches(stream_rows(lake, table, where or {}, columns), schema)
+
+
 def stream_rows(
-    lake: Lake, table: str, where: Mapping[str, str | Sequence[str]], columns: Sequence[str] | None = None
+    lake: Lake,
+    table: str,
+    where: Where,
+    columns: Sequence[str] | None = None,
+    generations: Collection[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The same rows as :meth:`Lake.read` gives, batch by batch, in no order; for columns of numbers and names.
+    """The same of a table with slices, batch by batch, in no order; for columns of numbers and names. ``generations``
+    are those to be read, where the caller knows the state of the slices.
 
     Raises ``EnvironmentFault`` when the lake cannot be read.
     """
     spec = lake.specs[table]
-    schema = spec.schema if columns is None else pa.schema([spec.schema.field(name) for name in columns])
-    handle = lake.handle(spec)
-    if handle is None or any(not isinstance(value, str) and not len(value) for value in where.values()):
+    names = list(spec.schema.names if columns is None else columns)
+    if any(not isinstance(value, str) and not len(value) for value in where.values()):
         return
+    numbers = (
+        current_generations(lake, table, {name: where[name] for name in SLICE if name in where})
+        if generations is None
+        else pa.array(generations, pa.int64())
+    )
+    handle = lake.handle(spec) if len(numbers) else None
+    if handle is None:
+        return
+    schema = pa.schema([spec.stored_schema.field(name) for name in [*names, GENERATION.name]])
     try:
-        yield from scan(handle, schema, where)
+        for batch in scan(handle, schema, where):
+            rows = batch.filter(pc.is_in(batch.column(GENERATION.name), value_set=numbers))
+            if rows.num_rows:
+                yield rows.select(names)
     except (OSError, DeltaError, pa.ArrowException) as error:
         raise lake_fault(f"could not read {lake.address(table)}", error) from error
 
 
 def count_rows(
-    lake: Lake, table: str, where: Mapping[str, str | Sequence[str]], columns: Sequence[str] = ("crawl", "target")
+    lake: Lake, table: str, where: Where, columns: Sequence[str] = ("crawl", "target")
 ) -> Counter[tuple[str, ...]]:
     """The number of rows with each combination of values of ``columns``. Raises as :func:`stream_rows` does."""
     counts: Counter[tuple[str, ...]] = Counter()
@@ -77,45 +107,52 @@ def count_rows(
 def stream_slices(
     lake: Lake, table: str, crawl: str, targets: Collection[str], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """``columns`` of the rows of ``targets`` in ``crawl`` at the current version, in no order; a row may hold a whole
-    page.
+    """``columns`` of the rows that count of ``targets`` in ``crawl``, in no order; a row may hold a whole page.
 
     Raises ``EnvironmentFault`` when the lake cannot be read.
     """
-    schema = pa.schema([lake.specs[table].schema.field(name) for name in columns])
-    files = lake.file_system()
-    target_array = pa.array(sorted(targets), pa.string())
-    for address in _find_files(lake, table, crawl, sorted(targets)) if targets else ():
-        with _translate_read_errors(address), files.open_input_file(address.removeprefix("s3://")) as source:
-            yield from _file_rows(source, target_array, schema)
+    sorted_targets = sorted(targets)
+    generations = current_generations(lake, table, {"crawl": crawl, "target": sorted_targets})
+    if not len(generations):
+        return
+    schema = pa.schema([lake.specs[table].stored_schema.field(name) for name in [*columns, GENERATION.name]])
+    for file in lake.pin(table).stored_files([crawl]):
+        if file.first is None or file.last is None or (file.first <= sorted_targets[-1] and sorted_targets[0] <= file.last):
+            for batch in _read_file(lake, table, file, schema, _BATCH_ROWS, (sorted_targets[0], sorted_targets[-1])):
+                rows = batch.filter(pc.is_in(batch.column(GENERATION.name), value_set=generations))
+                if rows.num_rows:
+                    yield rows.select(list(columns))
 
 
-def _find_files(lake: Lake, table: str, crawl: str, targets: Sequence[str]) -> list[str]:
-    """The files of ``crawl`` that may hold any of ``targets`` (in order), by the log: no file is opened."""
-    handle = lake.handle(lake.specs[table])
-    if handle is None:
-        return []
-    return [
-        f"{lake.address(table)}/{file.path}"
-        for file in list_stored_files(lake.specs[table], handle)
-        if file.partition.get("crawl") == crawl
-        and (file.first is None or file.last is None or (file.first <= targets[-1] and targets[0] <= file.last))
-    ]
-
-
-def stream_crawl(lake: Lake, pinned: PinnedTable, crawl: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """``columns`` of all rows of ``crawl`` at a version, in no order. Choose narrow columns: batches have many rows.
+def stream_crawl(
+    lake: Lake, table: str, crawl: str, columns: Sequence[str], *, excluded: pa.Array | None = None
+) -> Iterator[pa.RecordBatch]:
+    """``columns`` of all rows of ``crawl`` that count, in no order; or of all rows without those of the generations
+    ``excluded``, whether they count or not. Choose narrow columns: batches have many rows.
 
     Raises ``EnvironmentFault`` when the lake cannot be read.
     """
-    schema = pa.schema([pinned.spec.schema.field(name) for name in columns])
-    files = lake.file_system()
-    for address in list_crawl_files(pinned, crawl):
-        with _translate_read_errors(address), files.open_input_file(address.removeprefix("s3://")) as source:
-            reader = pq.ParquetFile(source, pre_buffer=False)
-            names = _find_columns(reader, schema)
-            for batch in reader.iter_batches(_NARROW_ROWS, columns=names):
-                yield from with_columns(pa.Table.from_batches([batch]), schema).to_batches()
+    generations = current_generations(lake, table, {"crawl": crawl}) if excluded is None else excluded
+    schema = pa.schema([lake.specs[table].stored_schema.field(name) for name in [*columns, GENERATION.name]])
+    for file in lake.pin(table).stored_files([crawl]):
+        for batch in _read_file(lake, table, file, schema, _NARROW_ROWS):
+            is_named = pc.is_in(batch.column(GENERATION.name), value_set=generations)
+            rows = batch.filter(is_named if excluded is None else pc.invert(is_named))
+            if rows.num_rows:
+                yield rows.select(list(columns))
+
+
+def count_generations(lake: Lake, table: str, file: StoredFile) -> Counter[int]:
+    """The number of rows of each generation in a file of a table with slices. Raises ``EnvironmentFault``."""
+    least, greatest = file.bounds.get(GENERATION.name, (None, None))
+    if least is not None and least == greatest:
+        return Counter({least: file.rows})
+    counts: Counter[int] = Counter()
+    schema = pa.schema([GENERATION])
+    for batch in _read_file(lake, table, file, schema, _NARROW_ROWS):
+        for pair in pc.value_counts(batch.column(0)).to_pylist():
+            counts[pair["values"]] += pair["counts"]
+    return counts
 
 
 def list_crawls(pinned: PinnedTable) -> list[str]:
@@ -129,16 +166,13 @@ def list_crawl_files(pinned: PinnedTable, crawl: str) -> tuple[str, ...]:
 
 
 def stream_table(lake: Lake, pinned: PinnedTable) -> pa.RecordBatchReader:
-    """All rows of a pinned table in the schema of its spec, in no order.
+    """All rows of a pinned table in its stored schema, in no order, whether they count or not.
 
     It reads through the lake's file system, so that a lake on S3 needs no extension of DuckDB. The reader raises
     ``EnvironmentFault`` when the lake cannot be read.
     """
-    return pa.RecordBatchReader.from_batches(pinned.spec.schema, _table_rows(lake, pinned))
-
-
-def _table_rows(lake: Lake, pinned: PinnedTable) -> Iterator[pa.RecordBatch]:
-    return chain.from_iterable(stream_files(lake, pinned.files, pinned.spec.schema))
+    schema = pinned.spec.stored_schema
+    return pa.RecordBatchReader.from_batches(schema, chain.from_iterable(stream_files(lake, pinned.files, schema)))
 
 
 def stream_files(lake: Lake, addresses: Iterable[str], schema: pa.Schema) -> Iterator[Iterator[pa.RecordBatch]]:
@@ -147,33 +181,6 @@ def stream_files(lake: Lake, addresses: Iterable[str], schema: pa.Schema) -> Ite
     cannot be read."""
     for address, future in _open_ahead(lake, addresses):
         yield _read_rows(address, future, schema)
-
-
-def stream_small_files(lake: Lake, addresses: Iterable[str], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The rows of small files of a table in their order, several files together, in ``schema``, which has no column
-    from folders' names. Raises ``EnvironmentFault`` when the lake cannot be read.
-
-    With few rows, the cost is that of each column of each file, so work is done for many files together.
-    """
-    waiting: list[pa.Table] = []
-    size = 0
-    for address, future in _open_ahead(lake, addresses):
-        with _translate_read_errors(address), future.result() as source:
-            # the layer below ParquetFile, which would name each column of each file: a twelfth of an maintenance
-            reader = pq.ParquetReader()
-            reader.open(source, use_memory_map=False)
-            waiting.append(reader.read_all(use_threads=False))
-            size += _sum_unpacked_bytes(reader.metadata)
-        if size > _SMALL_BYTES:
-            yield _join_tables(waiting, schema)
-            waiting, size = [], 0
-    if waiting:
-        yield _join_tables(waiting, schema)
-
-
-def _join_tables(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
-    tables_by_schema = (pa.concat_tables(group) for _, group in groupby(tables, key=lambda table: table.schema))
-    return pa.concat_tables(with_columns(table, schema) for table in tables_by_schema).combine_chunks()
 
 
 def _open_ahead(lake: Lake, addresses: Iterable[str]) -> Iterator[tuple[str, Future[pa.NativeFile]]]:
@@ -218,22 +225,14 @@ def _read_complete_file(source: pa.NativeFile, crawl: str | None, schema: pa.Sch
         _BATCH_ROWS,
         min(_MAX_BATCH_ROWS, _BATCH_BYTES * reader.metadata.num_rows // max(_sum_unpacked_bytes(reader.metadata), 1)),
     )
-    names = _find_columns(reader, schema)
+    stored_columns = set(reader.schema_arrow.names)  # made again at each access
+    names = [name for name in schema.names if name in stored_columns]
     for batch in reader.iter_batches(rows, columns=names, use_threads=False):
-        table = pa.Table.from_batches([batch])
-        if crawl is not None and "crawl" in schema.names and "crawl" not in names:
-            # the column that a table is partitioned by is in the folder's name alone
-            table = table.append_column("crawl", pa.repeat(pa.scalar(crawl, pa.string()), batch.num_rows))
-        yield from with_columns(table, schema).to_batches()
+        yield from in_schema(_add_crawl(pa.Table.from_batches([batch]), crawl, schema), schema).to_batches()
 
 
 def _sum_unpacked_bytes(stored: pq.FileMetaData) -> int:
     return sum(stored.row_group(number).total_byte_size for number in range(stored.num_row_groups))
-
-
-def _find_columns(reader: pq.ParquetFile, schema: pa.Schema) -> list[str]:
-    stored_columns = set(reader.schema_arrow.names)  # made again at each access
-    return [name for name in schema.names if name in stored_columns]
 
 
 def _crawl_of(address: str) -> str | None:
@@ -241,20 +240,32 @@ def _crawl_of(address: str) -> str | None:
     return unquote(folder.removeprefix("crawl=")) if folder.startswith("crawl=") else None
 
 
-def _file_rows(source: pa.NativeFile, targets: pa.Array, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    reader = pq.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER)
-    position = reader.schema_arrow.get_field_index("target")
-    groups = [
-        number
-        for number in range(reader.num_row_groups)
-        if _may_contain(reader.metadata.row_group(number).column(position), targets[0].as_py(), targets[-1].as_py())
-    ]
-    # a column that was added later is in no older file
-    names = list(dict.fromkeys(["target", *_find_columns(reader, schema)]))
-    for batch in reader.iter_batches(_BATCH_ROWS, groups, names, use_threads=False):
-        matching = batch.filter(pc.is_in(batch.column("target"), value_set=targets))
-        if matching.num_rows:
-            yield from with_columns(pa.Table.from_batches([matching]), schema).to_batches()
+def _read_file(
+    lake: Lake, table: str, file: StoredFile, schema: pa.Schema, batch_rows: int, targets: tuple[str, str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file in ``schema``, or of its row groups that may have any of ``targets`` (the first and last)."""
+    address = f"{lake.address(table)}/{file.path}"
+    with (
+        _translate_read_errors(address),
+        lake.file_system().open_input_file(address.removeprefix("s3://")) as source,
+    ):
+        reader = pq.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER)
+        position = reader.schema_arrow.get_field_index("target")
+        groups = [
+            number
+            for number in range(reader.num_row_groups)
+            if targets is None or _may_contain(reader.metadata.row_group(number).column(position), *targets)
+        ]
+        names = [name for name in schema.names if name not in file.partition]
+        for batch in reader.iter_batches(batch_rows, groups, names, use_threads=False):
+            yield from in_schema(_add_crawl(pa.Table.from_batches([batch]), file.crawl, schema), schema).to_batches()
+
+
+def _add_crawl(rows: pa.Table, crawl: str | None, schema: pa.Schema) -> pa.Table:
+    """``rows`` with the column that is in the folder's name alone, if ``schema`` has it."""
+    if crawl is None or "crawl" not in schema.names or "crawl" in rows.schema.names:
+        return rows
+    return rows.append_column("crawl", pa.repeat(pa.scalar(crawl, pa.string()), rows.num_rows))
 
 
 def _may_contain(column: pq.ColumnChunkMetaData, first: str, last: str) -> bool:

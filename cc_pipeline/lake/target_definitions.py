@@ -1,8 +1,13 @@
 """Definitions of targets in the lake, since a run gets only partition keys: one row a target, of a large set one row a
-part."""
+part.
+
+A definition that is made from nothing draws an epoch, and a purge changes it: rows of ``slices`` count while they have
+the epoch of their target (``slices.py``).
+"""
 
 from __future__ import annotations
 
+import secrets
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -14,48 +19,62 @@ from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, divided, part_count, 
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target, version_of
 from cc_pipeline.commoncrawl.target_text import SET_SLUG, parse_target
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.lake.digests.digest import compute_input_digest
-from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.keyed import Row, update_rows
+from cc_pipeline.lake.lake import REMOVED, Lake
+from cc_pipeline.lake.slices import EPOCH, SUBSET_EPOCHS
 
 _TABLE: Final = "targets"
 #: Definitions written in one commit, and so into one file: changing one member later rewrites no more than these.
 _DEFINITIONS_PER_COMMIT: Final = 64
-#: Definitions deleted in one commit.
-_DELETED_PER_COMMIT: Final = 1_000
 #: Members that the row of a divided set names.
 _OUTLINED_MEMBERS: Final = 3
 
 
-def register(lake: Lake, targets: Sequence[Target]) -> None:
-    """Writes the definitions of ``targets``. Definitions that are stored already, unchanged, cost one look.
+def register(lake: Lake, targets: Sequence[Target], epochs: Mapping[str, int] | None = None) -> None:
+    """Writes the definitions of ``targets``. Definitions that are stored already, unchanged, cost one look. ``epochs``
+    are those of slices that are stored, by slug, for a definition that was lost.
 
     The parts of a set are written before the set itself: if a process is killed between them, the next one goes on.
     Raises ``UserInputError`` for a set whose name differs from a stored one only in capital letters.
     """
     targets_by_slug = {target.slug: target for target in targets}
-    stored_rows = _read_rows(lake, [*targets_by_slug])
-    names = {slug: _parse_set_name(row["definition"]) for slug, row in stored_rows.items() if slug.startswith(SET_SLUG)}
-    for target in targets:
-        stored = names.setdefault(target.slug, target.name or target.value) if _is_named_set(target) else ""
-        if stored and stored != (target.name or target.value):
-            raise UserInputError(
-                f"set:{target.name or target.value} would be the same partition as set:{stored}, since partition keys "
-                f"have no capital letters: write set:{stored}, or take another name"
-            )
     versions = plan_versions(lake, targets_by_slug.values())
-    rows: list[dict[str, Any]] = []
+    stored_rows = _read_rows(lake, [*targets_by_slug], ["slug", "parts"])
     for target in targets_by_slug.values():
-        old_row = stored_rows.get(target.slug)
-        parts = _count_parts(target, old_row)
-        # the version of a divided set depends on the members alone, whatever their order
-        members = "\n".join(sorted(member.written for member in target.members))
-        version = versions[target.slug] if parts == 1 else version_of(members)
-        if old_row is not None and old_row["version"] == version:
-            continue
-        if parts > 1:
+        if (parts := _count_parts(target, stored_rows.get(target.slug))) > 1:
             _register_parts(lake, divided(target, parts))
-        rows.append(_build_row(target, old_row, parts, version))
-    _commit_rows(lake, rows)
+
+    def build(stored: list[Row]) -> list[Row]:
+        old_rows = {row["slug"]: row for row in stored}
+        names = {row["slug"]: _parse_set_name(row["definition"]) for row in stored if row["slug"].startswith(SET_SLUG)}
+        rows = []
+        for target in targets_by_slug.values():
+            _refuse_other_spelling(target, names)
+            old_row = old_rows.get(target.slug)
+            parts = _count_parts(target, old_row)
+            # the version of a divided set depends on the members alone, whatever their order
+            members = "\n".join(sorted(member.written for member in target.members))
+            version = versions[target.slug] if parts == 1 else version_of(members)
+            if old_row is None or old_row["version"] != version:
+                row = _build_row(target, old_row, parts, version)
+                rows.append(row | {EPOCH.name: (epochs or {}).get(target.slug, row[EPOCH.name])})
+        return rows
+
+    if targets_by_slug:
+        update_rows(lake, _TABLE, {"slug": [*targets_by_slug]}, build)
+
+
+def _refuse_other_spelling(target: Target, names: dict[str, str]) -> None:
+    """Raises ``UserInputError`` for a set whose name differs from a stored one only in capital letters."""
+    if not _is_named_set(target):
+        return
+    name = target.name or target.value
+    stored = names.setdefault(target.slug, name)
+    if stored != name:
+        raise UserInputError(
+            f"set:{name} would be the same partition as set:{stored}, since partition keys have no capital letters: "
+            f"write set:{stored}, or take another name"
+        )
 
 
 def read_targets(lake: Lake, slugs: Sequence[str]) -> dict[str, Target]:
@@ -122,28 +141,27 @@ def find_defining_slugs(lake: Lake, slugs: Collection[str]) -> list[str]:
 
 
 def delete_definitions(lake: Lake, targets: Collection[str]) -> None:
-    """Deletes the definitions of targets and of their parts. Raises ``EnvironmentFault``."""
+    """Deletes the definitions of targets and of their parts, in one commit: rows of their slices count no more. Raises
+    ``EnvironmentFault``."""
     slugs = find_defining_slugs(lake, targets)
-    empty = lake.specs[_TABLE].schema.empty_table()
-    # the target itself last: if a process is killed in between, the next one goes on
-    for start in range(0, len(slugs), _DELETED_PER_COMMIT):
-        next_slugs = sorted(slugs, reverse=True)[start : start + _DELETED_PER_COMMIT]
-        lake.commit(_TABLE, empty, [{"slug": slug} for slug in next_slugs], {})
+
+    def build(stored: list[Row]) -> list[Row]:
+        return [row | {REMOVED.name: True} for row in stored]
+
+    if slugs:
+        update_rows(lake, _TABLE, {"slug": slugs}, build)
 
 
-def note_purge(lake: Lake, slugs: Collection[str]) -> None:
-    """Notes that targets are about to be purged, for runs to see. Raises ``EnvironmentFault``."""
-    lake.prepare(_TABLE)
-    lake.commit_digests(_TABLE, {_purge_name(slug): compute_input_digest({"purged": slug}) for slug in slugs})
+def change_subset_epoch(lake: Lake, slug: str, subset: str) -> None:
+    """Makes the rows of a target's slices in ``subset`` count no more. Raises ``EnvironmentFault``."""
+    epoch = secrets.randbits(62)
 
+    def build(stored: list[Row]) -> list[Row]:
+        epochs = [{**dict(row[SUBSET_EPOCHS.name] or ()), subset: epoch} for row in stored]
+        changed = [row | {SUBSET_EPOCHS.name: after} for row, after in zip(stored, epochs, strict=True)]
+        return [row for row, old in zip(changed, stored, strict=True) if dict(old[SUBSET_EPOCHS.name] or ()).get(subset) != epoch]
 
-def was_purged(lake: Lake, slugs: Collection[str]) -> bool:
-    """Whether any of these targets was ever purged, or is being purged: a look at the log alone."""
-    return any(digest is not None for digest in lake.digests(_TABLE, [_purge_name(slug) for slug in slugs]).values())
-
-
-def _purge_name(slug: str) -> str:
-    return f"purged:{slug}"
+    update_rows(lake, _TABLE, {"slug": slug}, build)
 
 
 def plan_versions(lake: Lake, targets: Iterable[Target]) -> dict[str, str]:
@@ -169,9 +187,14 @@ def plan_versions(lake: Lake, targets: Iterable[Target]) -> dict[str, str]:
 
 def define_named_captures(lake: Lake, target: Target, version: str) -> None:
     """Notes the current ``version`` of the captures named as ``target``. Targets with conditions on them change too."""
-    old_row = _read_rows(lake, [target.slug]).get(target.slug)
-    if old_row is None or old_row["version"] != version:
-        _commit_rows(lake, [_build_row(target, old_row, 1, version)])
+
+    def build(stored: list[Row]) -> list[Row]:
+        old_row = stored[0] if stored else None
+        if old_row is not None and old_row["version"] == version:
+            return []
+        return [_build_row(target, old_row, 1, version)]
+
+    update_rows(lake, _TABLE, {"slug": target.slug}, build)
     definition_rows = lake.read(_TABLE, {"kind": GIVEN_KIND}, ["slug", "definition"]).to_pylist()
     register(
         lake,
@@ -184,19 +207,18 @@ def define_named_captures(lake: Lake, target: Target, version: str) -> None:
 
 
 def _register_parts(lake: Lake, parts: Sequence[Target]) -> None:
-    versions = _read_rows(lake, [part.slug for part in parts], ["slug", "version"])
-    new = [part for part in parts if versions.get(part.slug, {}).get("version") != part.version]
-    stored_rows = _read_rows(lake, [part.slug for part in new if part.slug in versions])
-    for start in range(0, len(new), _DEFINITIONS_PER_COMMIT):
-        next_parts = new[start : start + _DEFINITIONS_PER_COMMIT]
-        _commit_rows(lake, [_build_row(part, stored_rows.get(part.slug), 1, part.version) for part in next_parts])
+    for start in range(0, len(parts), _DEFINITIONS_PER_COMMIT):
+        next_parts = parts[start : start + _DEFINITIONS_PER_COMMIT]
 
+        def build(stored: list[Row], next_parts: Sequence[Target] = next_parts) -> list[Row]:
+            old_rows = {row["slug"]: row for row in stored}
+            return [
+                _build_row(part, old_rows.get(part.slug), 1, part.version)
+                for part in next_parts
+                if old_rows.get(part.slug, {}).get("version") != part.version
+            ]
 
-def _commit_rows(lake: Lake, rows: Sequence[Mapping[str, Any]]) -> None:
-    if rows:
-        data = pa.Table.from_pylist(list(rows), schema=lake.specs[_TABLE].schema)
-        digest = compute_input_digest({"targets": [row["version"] for row in rows]})
-        lake.commit(_TABLE, data, [{"slug": row["slug"]} for row in rows], {_TABLE: digest})
+        update_rows(lake, _TABLE, {"slug": [part.slug for part in next_parts]}, build)
 
 
 def _build_row(target: Target, old_row: Mapping[str, Any] | None, parts: int, version: str) -> dict[str, Any]:
@@ -210,6 +232,8 @@ def _build_row(target: Target, old_row: Mapping[str, Any] | None, parts: int, ve
         "version": version,
         "ranges": [{"start": keys.start, "end": keys.end} for keys in merge_ranges([*own_ranges, *old_ranges])],
         "parts": None if parts == 1 else parts,
+        EPOCH.name: secrets.randbits(62) if old_row is None else old_row[EPOCH.name],
+        SUBSET_EPOCHS.name: None if old_row is None else old_row[SUBSET_EPOCHS.name],
     }
 
 

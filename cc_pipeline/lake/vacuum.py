@@ -62,7 +62,6 @@ def clean_log(lake: Lake, table: str, keep: Collection[int] = ()) -> int:
     ``keep``. Raises ``EnvironmentFault``.
     """
     spec = lake.specs.get(table) or TableSpec(table, pa.schema([]))
-    lake.invalidate(table)
     handle = lake.handle(spec)
     if handle is None:
         return 0

@@ -25,7 +25,7 @@ from cc_pipeline.commoncrawl.slice_slugs import PLAIN
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
 from cc_pipeline.lake import target_definitions as definitions
-from cc_pipeline.lake.digests.digest import NOTHING, digest_from_int, digest_to_int
+from cc_pipeline.lake.content_digests import NOTHING, digest_from_int, digest_to_int
 from cc_pipeline.lake.digests.digest_reader import ANCHOR
 from cc_pipeline.lake.incomplete_tables import (
     CHECKPOINT,

@@ -19,7 +19,7 @@ from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug, with_subset
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.lake.digests.digest import compute_input_digest
+from cc_pipeline.lake.content_digests import compute_input_digest
 from cc_pipeline.lake.lake import DigestsNotInLog, Lake, TableSpec
 from cc_pipeline.lake.slice import Slice, Stage, group_targets_by_crawl
 from cc_pipeline.lake.snapshot import find_other_publications

@@ -17,7 +17,7 @@ from cc_pipeline.capture_columns import CAPTURE_ORDER
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.commoncrawl.target import Target, version_of
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.digests.digest import NOTHING, compute_content_digests, compute_input_digest, hash_rows
+from cc_pipeline.lake.content_digests import NOTHING, compute_content_digests, compute_input_digest, hash_rows
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.ordered import OrderedRows, complete_groups, find_group_starts
 from cc_pipeline.lake.slice import NAMED_CAPTURES, Slice

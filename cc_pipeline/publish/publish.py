@@ -23,7 +23,7 @@ from cc_pipeline.duck import connect_newest
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extension import extensions
 from cc_pipeline.extraction.reusable_records import find_sharing
-from cc_pipeline.lake.digests.digest import compute_input_digest
+from cc_pipeline.lake.content_digests import compute_input_digest
 from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS
 from cc_pipeline.lake.lake import PinnedTable
 from cc_pipeline.lake.published_file import get_s3_location

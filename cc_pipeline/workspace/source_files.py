@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-import pyarrow as pa
-
 from cc_pipeline import progress
 from cc_pipeline.addresses import redact_address
 from cc_pipeline.commoncrawl.crawls import validate_crawl_id
 from cc_pipeline.commoncrawl.paths import current_key
 from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError, disk_trouble
-from cc_pipeline.lake.digests.digest import compute_input_digest
+from cc_pipeline.lake.keyed import Row, update_rows
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.transport.ranges import ByteRange
@@ -83,17 +81,19 @@ def read_source_files(workspace: Workspace, slugs: Sequence[str] | None = None) 
 
 def register(workspace: Workspace, files: Iterable[SourceFile]) -> list[SourceFile]:
     """Registers ``files``, so that a partition key identifies a file afterwards; returns the new ones."""
-    registered_slugs = set(workspace.lake.read("source_files", columns=["slug"]).column("slug").to_pylist())
-    new = [file for file in {file.slug: file for file in files}.values() if file.slug not in registered_slugs]
-    if new:
-        rows = [
+    files_by_slug = {file.slug: file for file in files}
+    new: list[SourceFile] = []
+
+    def build(stored: list[Row]) -> list[Row]:
+        registered = {row["slug"] for row in stored}
+        new[:] = [file for slug, file in files_by_slug.items() if slug not in registered]
+        return [
             {"slug": file.slug, "source_kind": file.kind, "source_file": file.location, "crawl": file.crawl}
             for file in new
         ]
-        table = pa.Table.from_pylist(rows, schema=workspace.lake.specs["source_files"].schema)
-        digest = compute_input_digest({"source_files": sorted(row["slug"] for row in rows)})
-        slices = [{"slug": row["slug"]} for row in rows]
-        workspace.lake.commit("source_files", table, slices, {"source_files": digest})
+
+    if files_by_slug:
+        update_rows(workspace.lake, "source_files", {"slug": [*files_by_slug]}, build)
     return new
 
 

@@ -8,7 +8,6 @@ from cc_pipeline.capture_columns import CAPTURE_ORDER, SLICE
 from cc_pipeline.documents.schemas import FEED_ITEMS_SCHEMA, PAGE_LINKS_SCHEMA, PAGE_METADATA_SCHEMA, PAGE_TEXT_SCHEMA
 from cc_pipeline.extension import extensions
 from cc_pipeline.index.catalog.schemas import CATALOG_ROW_GROUP, CATALOG_SCHEMA
-from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import TableSpec
 from cc_pipeline.lake.slice import (
     BUILT,
@@ -19,13 +18,12 @@ from cc_pipeline.lake.slice import (
     NAMED_CAPTURES,
     PARSE,
 )
+from cc_pipeline.lake.slices import EPOCH, SLICES, SUBSET_EPOCHS
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.workspace.schemas import (
     CAPTURES_SCHEMA,
     CRAWLS_SCHEMA,
-    FETCHES_SCHEMA,
     INDEX_MANIFEST_SCHEMA,
-    LOOKUPS_SCHEMA,
     SOURCE_FAULTS_SCHEMA,
     SOURCE_FILES_SCHEMA,
     TARGETS_SCHEMA,
@@ -42,8 +40,9 @@ _PARSED_BY = ("parser", "parser_version", "source_file")
 
 #: The tables of the core.
 CORE_TABLES: Final[tuple[TableSpec, ...]] = (
-    TableSpec("crawls", CRAWLS_SCHEMA, (), ("crawl",)),
-    TableSpec("targets", TARGETS_SCHEMA, ("slug",), ("slug",)),
+    TableSpec("crawls", CRAWLS_SCHEMA, key=("crawl",), sort_by=("crawl",)),
+    TableSpec("targets", TARGETS_SCHEMA, key=("slug",), sort_by=("slug",), hidden=(EPOCH, SUBSET_EPOCHS)),
+    SLICES,
     TableSpec("index_manifest", INDEX_MANIFEST_SCHEMA, BY_CRAWL, ("subset", "path"),
     stage=MANIFEST, is_published=False),
     TableSpec("row_groups", CATALOG_SCHEMA, BY_CRAWL, (), row_group_rows=CATALOG_ROW_GROUP, stage=HARVEST),
@@ -52,24 +51,18 @@ CORE_TABLES: Final[tuple[TableSpec, ...]] = (
         "named_captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER, _LOOKUP_COLUMNS, stage=NAMED_CAPTURES,
         removed_with="target"
     ),
-    TableSpec("lookups", LOOKUPS_SCHEMA, SLICE, ("target",), stage=LOCATE),
     TableSpec("captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER, _LOOKUP_COLUMNS, stage=LOCATE),
     TableSpec("records", RECORD_SCHEMA, SLICE, CAPTURE_ORDER, _STORED, stage=FETCH),
-    TableSpec("fetches", FETCHES_SCHEMA, SLICE, ("target",), stage=FETCH),
     TableSpec("page_metadata", PAGE_METADATA_SCHEMA, SLICE, (), _PARSED_BY, stage=PARSE),
     TableSpec("page_text", PAGE_TEXT_SCHEMA, SLICE, (), _PARSED_BY, stage=PARSE),
     TableSpec("page_links", PAGE_LINKS_SCHEMA, SLICE, (), _PARSED_BY, stage=PARSE),
     TableSpec("feed_items", FEED_ITEMS_SCHEMA, SLICE, (), _PARSED_BY, stage=PARSE),
-    TableSpec("source_files", SOURCE_FILES_SCHEMA, ("slug",), ("slug",)),
+    TableSpec("source_files", SOURCE_FILES_SCHEMA, key=("slug",), sort_by=("slug",)),
     # here, targets are files
     TableSpec(
         "source_faults", SOURCE_FAULTS_SCHEMA, SLICE, (), ("source_file",), stage=BUILT, removed_with="nothing"
     ),
 )  # fmt: skip
-
-#: One migration for each layout above ``home.OLDEST_LAYOUT``. An added column needs none; renaming, retyping and
-#: ending a column or table do.
-MIGRATIONS: tuple[Migration, ...] = ()
 
 
 def all_tables() -> tuple[TableSpec, ...]:

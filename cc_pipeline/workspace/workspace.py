@@ -20,7 +20,6 @@ from cc_pipeline.home import note_choices
 from cc_pipeline.index.locators import refuse_unknown_kind
 from cc_pipeline.index.zipnum.cluster_cache import Clusters
 from cc_pipeline.lake import target_definitions as definitions
-from cc_pipeline.lake.evolution import Migration, migrate
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.processes import this_process
 from cc_pipeline.records.storage import RecordStorage
@@ -41,9 +40,9 @@ from cc_pipeline.transport.rates import (
 )
 from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline.transport.states import rate_in_force
-from cc_pipeline.workspace.claim import agree_on_choices, claim_home, claim_lake, note_layout
+from cc_pipeline.workspace.claim import agree_on_choices, claim_home, claim_lake
 from cc_pipeline.workspace.crawl_list import CrawlList, read_crawl_list
-from cc_pipeline.workspace.tables import MIGRATIONS, all_tables
+from cc_pipeline.workspace.tables import all_tables
 
 if TYPE_CHECKING:
     from cc_pipeline.lake.slice import Slice
@@ -85,7 +84,6 @@ class Workspace:
         home or lake of a newer version; ``UserInputError`` for one of another source.
         """
         self.claim()
-        self.migrate()
         return open_lake(self.settings)
 
     def claim(self) -> None:
@@ -111,17 +109,6 @@ class Workspace:
             agree_on_choices(self.place, choices, overwrite=overwrite)
         note_choices(self.settings.home, choices, overwrite=overwrite)
         claim_home(self.settings)
-
-    def migrate(self, steps: Sequence[Migration] = MIGRATIONS, *, rewrite: bool = False) -> int:
-        """Migrates the tables of a claimed home to this version's layout, as
-        :func:`~cc_pipeline.lake.evolution.migrate` does, and updates the note of a lake outside the home."""
-        settings = self.settings
-        ran = migrate(settings.home, open_lake(settings), steps, rewrite=rewrite)
-        if ran and settings.has_separate_lake:
-            note_layout(self.place, settings.home, settings.source)
-        elif ran:
-            claim_home(settings)
-        return ran
 
     @cached_property
     def transport(self) -> Transport:

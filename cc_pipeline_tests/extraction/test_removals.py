@@ -29,7 +29,7 @@ from cc_pipeline.extraction.removals import (
 )
 from cc_pipeline.extraction.run import extract as extract_all
 from cc_pipeline.index.lookup import LookupResult
-from cc_pipeline.lake.digests.digest import digest_from_int
+from cc_pipeline.lake.content_digests import digest_from_int
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import (

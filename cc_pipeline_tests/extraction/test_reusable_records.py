@@ -17,7 +17,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.lake.digests.digest import NOTHING
+from cc_pipeline.lake.content_digests import NOTHING
 from cc_pipeline.lake.slice import FETCH, PARSE, Slice
 from cc_pipeline.maintenance.maintain import run_maintenance
 from cc_pipeline.maintenance.stored_files import find_lost_records

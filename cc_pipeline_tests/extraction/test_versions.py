@@ -12,7 +12,7 @@ from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.lake import slice as slices
 from cc_pipeline.lake.digests import digest as contents
-from cc_pipeline.lake.digests.digest import NOTHING
+from cc_pipeline.lake.content_digests import NOTHING
 from cc_pipeline.lake.slice import FETCH, LOCATE, PAGE_TABLES, PARSE, VERSION, Slice, StageReport
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvested, workspace_of

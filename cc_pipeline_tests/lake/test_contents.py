@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from cc_pipeline.documents.schemas import SCHEMAS
-from cc_pipeline.lake.digests.digest import NOTHING, combine_digests, compute_content_digests
+from cc_pipeline.lake.content_digests import NOTHING, combine_digests, compute_content_digests
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 

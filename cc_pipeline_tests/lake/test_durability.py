@@ -19,7 +19,7 @@ from cc_pipeline import atomic
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.adding import commit_added, write_rows
 from cc_pipeline.lake.compaction import Bounds, compact_due
-from cc_pipeline.lake.digests.digest import digest_from_int
+from cc_pipeline.lake.content_digests import digest_from_int
 from cc_pipeline.lake.digests.folding import fold
 from cc_pipeline.lake.evolution import note_even
 from cc_pipeline.lake.lake import Lake, TableSpec

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.digests import folding
-from cc_pipeline.lake.digests.digest import digest_from_int
+from cc_pipeline.lake.content_digests import digest_from_int
 from cc_pipeline.lake.digests.digest_reader import FOLDER
 from cc_pipeline.lake.digests.folding import fold, sweep_folded
 from cc_pipeline.lake.digests.log import TransactionLog

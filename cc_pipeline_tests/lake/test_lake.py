@@ -15,7 +15,7 @@ from deltalake.exceptions import CommitFailedError
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake import lake as lakes
 from cc_pipeline.lake.compaction import Bounds, compact_due
-from cc_pipeline.lake.digests.digest import compute_input_digest, digest_from_int, digest_to_int
+from cc_pipeline.lake.content_digests import compute_input_digest, digest_from_int, digest_to_int
 from cc_pipeline.lake.lake import Lake, TableSpec
 
 SCHEMA = pa.schema(

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from cc_pipeline.lake.digests import log as log_module
-from cc_pipeline.lake.digests.digest import compute_input_digest, digest_to_int
+from cc_pipeline.lake.content_digests import compute_input_digest, digest_to_int
 from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS, TransactionLog
 from cc_pipeline.lake.lake import DigestsNotInLog, Lake, TableSpec
 

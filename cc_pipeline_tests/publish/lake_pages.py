@@ -9,7 +9,7 @@ from cc_pipeline.documents.document2012.json import failed_page
 from cc_pipeline.documents.page import PageInput, ParsedPage
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
-from cc_pipeline.lake.digests.digest import compute_input_digest
+from cc_pipeline.lake.content_digests import compute_input_digest
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import Workspace

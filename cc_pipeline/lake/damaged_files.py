@@ -2,7 +2,7 @@
 
 A commit is an entry of the table's log and the files that it names. An empty entry has no content, so the library takes
 it for a commit without changes; half an entry, or half a checkpoint, stops every process that opens the table.
-``maintenance/incomplete_slices.py`` decides which of these can be taken back.
+``maintenance/repair.py`` takes them out of the table.
 """
 
 from __future__ import annotations
