@@ -59,17 +59,18 @@ class Blocklist:
     blocks: tuple[Block, ...] = ()
 
     @cached_property
-    def _targets(self) -> list[tuple[Block, Target]]:
+    def sites(self) -> list[tuple[Block, Target]]:
+        """The sites of each block: those of a set one by one."""
         block_targets = [(block, parse_target(block.definition)) for block in self.blocks]
         return [(block, member) for block, target in block_targets for member in (target.members or (target,))]
 
     @cached_property
     def _index(self) -> MemberIndex:
-        return MemberIndex([target for _, target in self._targets])
+        return MemberIndex([target for _, target in self.sites])
 
     def touching(self, target: Target) -> list[Block]:
         """The blocks whose sites may have captures of ``target``."""
-        return [block for block, blocked_target in self._targets if _targets_overlap(blocked_target, target)]
+        return [block for block, blocked_target in self.sites if _targets_overlap(blocked_target, target)]
 
     def qualify_versions(
         self, versions: dict[str, str], read_targets: Callable[[Sequence[str]], dict[str, Target]]
@@ -84,7 +85,7 @@ class Blocklist:
     def _version_suffix(self, target: Target) -> str:
         # a set is never the blocked site: in sets and their parts, blocks apply to single captures, whoever the other
         # members are and however the set is divided
-        if target.kind != "set" and any(blocked.written == target.written for _, blocked in self._targets):
+        if target.kind != "set" and any(blocked.written == target.written for _, blocked in self.sites):
             return _SEPARATOR + _ALL_BLOCKED
         touching = sorted({block.definition for block in self.touching(target)})
         return _SEPARATOR + version_of("\n".join(touching)) if touching else ""
@@ -106,7 +107,7 @@ class Blocklist:
     def refuse(self, url: str) -> None:
         """Raises ``UserInputError`` if the page ``url`` is on a blocked site."""
         for number in self._index.find_members(url):
-            block = self._targets[number][0]
+            block = self.sites[number][0]
             raise UserInputError(f"{block}; to fetch it anyway: {block.undo_command}")
 
 

@@ -23,7 +23,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.layout import StoredFile, list_stored_files
 
 if TYPE_CHECKING:
-    from cc_pipeline.lake.lake import Lake
+    from cc_pipeline.lake.lake import Lake, PinnedTable
 
 #: Kinds of files of a table.
 ENTRY: Final = "entry"
@@ -224,15 +224,13 @@ def _check_files(
     ]
 
 
-def find_damaged_paths(lake: Lake, table: str) -> list[str]:
-    """The paths, below the folder of a table, of its files that do not match the log: one look a file. Empty for a
-    place on S3, where an object is complete or missing. Raises ``EnvironmentFault`` and ``OSError``."""
-    if "://" in lake.root:
+def find_damaged_paths(lake: Lake, pinned: PinnedTable) -> list[str]:
+    """The paths, below the folder of a pinned table, of its files that do not match the log: one listing. Empty for a
+    place on S3, where an object is complete or missing. Raises ``EnvironmentFault``."""
+    if "://" in lake.root or not pinned.files:
         return []
-    pinned = lake.pin(table)
-    named_files = pinned.stored_files()
-    damaged = _check_files(lake, table, pinned.version, named_files, read_ends=False) if named_files else []
-    return [damaged_file.file.path for damaged_file in damaged if damaged_file.file is not None]
+    sizes = _read_sizes(lake, pinned.spec.name)
+    return [file.path for file in pinned.stored_files() if _compare_size(sizes.get(file.path), file.size)]
 
 
 def _read_sizes(lake: Lake, table: str) -> dict[str, int]:

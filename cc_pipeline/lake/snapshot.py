@@ -27,6 +27,7 @@ from cc_pipeline.atomic import parse_leftover_name, written_whole
 from cc_pipeline.duck import READ_BY, STORED_AS, connect
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake, PinnedTable, TableSpec
+from cc_pipeline.lake.live_rows import LiveTable
 from cc_pipeline.lake.published_file import S3LakeLocation, enable_s3_reads
 from cc_pipeline.lake.quoting import quote_literal
 from cc_pipeline.locks import is_plausible
@@ -58,7 +59,7 @@ _PUBLICATION_NOTES: Final = {
     "version": "Delta version of the table that this file shows; -1: the table does not exist yet",
     "commit_id": "Digest of the table's id and of that version's entry in its log; it differs after a log was restored",
     "files": "Parquet files of that version",
-    "lake_rows": "Rows of these files",
+    "lake_rows": "Rows that count in these files",
     "published_rows": "Rows of the view of that name; null if they were not counted",
     "build_digest": "Digest of the inputs of this file: version of the program, settings, location of the tables",
 }
@@ -219,12 +220,12 @@ class Copying:
     """
 
     scratch: Path
-    rows: Callable[[PinnedTable], pa.RecordBatchReader] | None = None
+    rows: Callable[[LiveTable], pa.RecordBatchReader] | None = None
 
 
 def publish(
     path: Path,
-    tables: Sequence[PinnedTable],
+    tables: Sequence[LiveTable],
     views: Sequence[ViewSpec],
     *,
     macros: Sequence[MacroSpec] = (),
@@ -255,7 +256,7 @@ def publish(
     finally:
         if copying is not None:
             shutil.rmtree(copying.scratch, ignore_errors=True)
-    versions = {pinned.spec.name: pinned.version for pinned in tables}
+    versions = {table.pinned.spec.name: table.pinned.version for table in tables}
     return Publication(path, rows, versions, path.stat().st_size)
 
 
@@ -272,7 +273,7 @@ def _configure(connection: duckdb.DuckDBPyConnection, s3: S3LakeLocation | None,
 
 def _make_contents(
     connection: duckdb.DuckDBPyConnection,
-    tables: Sequence[PinnedTable],
+    tables: Sequence[LiveTable],
     views: Sequence[ViewSpec],
     macros: Sequence[MacroSpec],
     copying: Copying | None,
@@ -281,8 +282,8 @@ def _make_contents(
     # hundreds of small statements, and each transaction is a write to the disk
     connection.execute("BEGIN")
     connection.execute("CREATE SCHEMA lake")
-    for pinned in tables:
-        _make_table(connection, pinned, copying)
+    for table in tables:
+        _make_table(connection, table, copying)
     rows = _make_views(connection, tables, views)
     make_macros(connection, macros)
     connection.execute("COMMIT")
@@ -294,7 +295,7 @@ def _run_query(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[
 
 
 def _make_views(
-    connection: duckdb.DuckDBPyConnection, tables: Sequence[PinnedTable], views: Sequence[ViewSpec]
+    connection: duckdb.DuckDBPyConnection, tables: Sequence[LiveTable], views: Sequence[ViewSpec]
 ) -> dict[str, int]:
     """Makes ``views``, with their comments. Returns the row counts of counted views in ``main``."""
     run_query = partial(_run_query, connection)
@@ -306,15 +307,20 @@ def _make_views(
     return _count_views(run_query, tables, [view for view in views if "." not in view.name])
 
 
-def _make_table(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable, copying: Copying | None) -> None:
+def _make_table(connection: duckdb.DuckDBPyConnection, table: LiveTable, copying: Copying | None) -> None:
+    pinned = table.pinned
     name = f"lake.{pinned.spec.name}"
+    if table.mixed:
+        connection.register("_generations", pa.table({"generation": table.generations}))
+        connection.execute(f"CREATE TABLE {name}_generations AS FROM _generations")
+        connection.unregister("_generations")
     if copying is None:
-        connection.execute(f"CREATE VIEW {name} AS {_build_select(connection, pinned)}")
-    elif copying.rows is None or not pinned.files:
-        connection.execute(f"CREATE TABLE {name} AS {_build_select(connection, pinned)}")
+        connection.execute(f"CREATE VIEW {name} AS {_build_select(connection, table)}")
+    elif copying.rows is None or not pinned.files or pinned.spec.key:
+        connection.execute(f"CREATE TABLE {name} AS {_build_select(connection, table)}")
     else:
-        connection.register("_rows", copying.rows(pinned))
-        connection.execute(f"CREATE TABLE {name} AS SELECT * FROM _rows{_build_where(pinned)}")
+        connection.register("_rows", copying.rows(table))
+        connection.execute(f"CREATE TABLE {name} AS FROM _rows")
         connection.unregister("_rows")
     kind = "VIEW" if copying is None else "TABLE"
     comment = f"Rows of {pinned.spec.name} as the stages wrote them: version {pinned.version}."
@@ -349,8 +355,8 @@ def _bound_memory(connection: duckdb.DuckDBPyConnection, scratch: Path) -> None:
     connection.execute("SET preserve_insertion_order = false")
 
 
-def _check_room(path: Path, tables: Sequence[PinnedTable]) -> None:
-    needed = _COPY_FACTOR * sum(pinned.bytes for pinned in tables)
+def _check_room(path: Path, tables: Sequence[LiveTable]) -> None:
+    needed = _COPY_FACTOR * sum(table.pinned.bytes for table in tables)
     free = shutil.disk_usage(path.parent).free
     if free < needed:
         raise EnvironmentFault(
@@ -360,7 +366,7 @@ def _check_room(path: Path, tables: Sequence[PinnedTable]) -> None:
 
 
 def _write_publication(
-    connection: duckdb.DuckDBPyConnection, tables: Sequence[PinnedTable], rows: dict[str, int], build_digest: str | None
+    connection: duckdb.DuckDBPyConnection, tables: Sequence[LiveTable], rows: dict[str, int], build_digest: str | None
 ) -> None:
     connection.execute(
         f"CREATE TABLE {_PUBLICATION} (published_at TIMESTAMPTZ, table_name VARCHAR, version BIGINT, "
@@ -370,15 +376,15 @@ def _write_publication(
     records = [
         (
             now,
-            pinned.spec.name,
-            pinned.version,
-            pinned.commit_id,
-            len(pinned.files),
-            pinned.rows,
-            rows.get(pinned.spec.name),
+            table.pinned.spec.name,
+            table.pinned.version,
+            table.pinned.commit_id,
+            len(table.pinned.files),
+            table.rows,
+            rows.get(table.pinned.spec.name),
             build_digest,
         )
-        for pinned in tables
+        for table in tables
     ]
     if records:
         connection.executemany(f"INSERT INTO {_PUBLICATION} VALUES (?, ?, ?, ?, ?, ?, ?, ?)", records)
@@ -387,44 +393,32 @@ def _write_publication(
     _annotate(connection, {_PUBLICATION: _PUBLICATION_NOTES})
 
 
-def _build_select(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable) -> str:
-    columns = _read_columns(connection, pinned.spec)
-    if not pinned.files:
+def _build_select(connection: duckdb.DuckDBPyConnection, table: LiveTable) -> str:
+    """The rows that count of a table, by its pinned files."""
+    spec = table.pinned.spec
+    columns = _read_columns(connection, spec)
+    if not table.whole and not table.mixed:
         typed = ", ".join(f"NULL::{kind} AS {name}" for name, kind in columns)
         return f"SELECT {typed} WHERE false"
-    files = ", ".join(quote_literal(address) for address in pinned.files)
-    hive = "true, hive_types = {'crawl': VARCHAR}" if "crawl" in pinned.spec.slice_columns else "false"
-    # opens every file's footer, so only where files differ
-    union = ", union_by_name = true" if pinned.uneven else ""
-    source = f"read_parquet([{files}], hive_partitioning = {hive}{union})"
-    # a column that was added may be in no file yet
-    stored_columns = _describe_columns(connection, f"SELECT * FROM {source}") if pinned.uneven else pinned.columns
-    names = ", ".join(_build_column(name, kind, stored_columns) for name, kind in columns)
-    return f"SELECT {names} FROM {source}{_build_where(pinned)}"
+    # Delta stores times in microseconds
+    names = ", ".join(
+        f"{name}::{kind} AS {name}" if kind == "TIMESTAMP WITH TIME ZONE" else name for name, kind in columns
+    )
+    parts = [f"SELECT {names} FROM {_read_files(spec, table.whole)}"] if table.whole else []
+    if table.mixed:
+        counting = f"WHERE generation IN (FROM lake.{spec.name}_generations)"
+        parts.append(f"SELECT {names} FROM {_read_files(spec, table.mixed)} {counting}")
+    return " UNION ALL ".join(parts)
 
 
-def _build_where(pinned: PinnedTable) -> str:
-    """The condition on a table's rows if slices are left out."""
-    *prefix_columns, last = pinned.spec.slice_columns or ("",)
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for key in pinned.left_out:
-        groups.setdefault(key[:-1], []).append(quote_literal(key[-1]))
-    parts = [
-        " AND ".join([*(f"{name} = {quote_literal(value)}" for name, value in zip(prefix_columns, key, strict=True)),
-                      f"{last} IN ({', '.join(values)})"])
-        for key, values in groups.items()
-    ]  # fmt: skip
-    return f" WHERE NOT ({' OR '.join(f'({part})' for part in parts)})" if parts else ""
-
-
-def _build_column(name: str, kind: str, stored_columns: Collection[str]) -> str:
-    if name.strip('"') not in stored_columns:
-        return f"NULL::{kind} AS {name}"
-    return f"{name}::{kind} AS {name}" if kind == "TIMESTAMP WITH TIME ZONE" else name
-
-
-def _describe_columns(connection: duckdb.DuckDBPyConnection, sql: str) -> set[str]:
-    return {row[0] for row in connection.execute(f"DESCRIBE {sql}").fetchall()}
+def _read_files(spec: TableSpec, addresses: Sequence[str]) -> str:
+    files = ", ".join(quote_literal(address) for address in addresses)
+    hive = "true, hive_types = {'crawl': VARCHAR}" if spec.partition_columns else "false"
+    source = f"read_parquet([{files}], hive_partitioning = {hive})"
+    if not spec.key:
+        return source
+    newest = f"seq = max(seq) OVER (PARTITION BY {', '.join(spec.key)})"
+    return f"(FROM (FROM {source} QUALIFY {newest}) WHERE NOT is_removed)"
 
 
 def _read_columns(connection: duckdb.DuckDBPyConnection, spec: TableSpec) -> list[tuple[str, str]]:
@@ -438,12 +432,12 @@ def _qualify_name(view: ViewSpec) -> str:
     return view.name if "." in view.name else f"main.{view.name}"
 
 
-def _count_views(run_query: RunQuery, tables: Sequence[PinnedTable], views: Sequence[ViewSpec]) -> dict[str, int]:
+def _count_views(run_query: RunQuery, tables: Sequence[LiveTable], views: Sequence[ViewSpec]) -> dict[str, int]:
     """Rows by view. Counting a view reads the footers of all its files, and of some views rows, so in a large lake the
     log is asked instead."""
-    files, rows = sum(len(pinned.files) for pinned in tables), sum(pinned.rows for pinned in tables)
+    files, rows = sum(len(table.pinned.files) for table in tables), sum(table.rows for table in tables)
     is_small = files <= _FEW_FILES and rows <= _FEW_ROWS
-    in_table = {pinned.spec.name: pinned.rows for pinned in tables}
+    in_table = {table.pinned.spec.name: table.rows for table in tables}
     counts = {}
     for view in views:
         if is_small:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import chain, islice
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -28,6 +29,9 @@ from cc_pipeline.lake.lake import GENERATION, Lake, PinnedTable, lake_fault
 from cc_pipeline.lake.layout import StoredFile
 from cc_pipeline.lake.predicates import Where, scan
 from cc_pipeline.lake.slices import current_generations
+
+if TYPE_CHECKING:
+    from cc_pipeline.lake.live_rows import LiveTable
 
 #: Rows held at a time: a row may hold a whole page.
 _BATCH_ROWS = 64
@@ -165,14 +169,21 @@ def list_crawl_files(pinned: PinnedTable, crawl: str) -> tuple[str, ...]:
     return tuple(address for address in pinned.files if f"/crawl={crawl}/" in address)
 
 
-def stream_table(lake: Lake, pinned: PinnedTable) -> pa.RecordBatchReader:
-    """All rows of a pinned table in its stored schema, in no order, whether they count or not.
+def stream_live_rows(lake: Lake, table: LiveTable) -> pa.RecordBatchReader:
+    """The rows that count of a pinned table with slices, in the schema of its spec, in no order.
 
     It reads through the lake's file system, so that a lake on S3 needs no extension of DuckDB. The reader raises
     ``EnvironmentFault`` when the lake cannot be read.
     """
-    schema = pinned.spec.stored_schema
-    return pa.RecordBatchReader.from_batches(schema, chain.from_iterable(stream_files(lake, pinned.files, schema)))
+    spec = table.pinned.spec
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from chain.from_iterable(stream_files(lake, table.whole, spec.schema))
+        for batch in chain.from_iterable(stream_files(lake, table.mixed, spec.stored_schema)):
+            is_live = pc.is_in(batch.column(GENERATION.name), value_set=table.generations)
+            yield batch.filter(is_live).select(spec.schema.names)
+
+    return pa.RecordBatchReader.from_batches(spec.schema, batches())
 
 
 def stream_files(lake: Lake, addresses: Iterable[str], schema: pa.Schema) -> Iterator[Iterator[pa.RecordBatch]]:

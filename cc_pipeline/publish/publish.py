@@ -14,33 +14,34 @@ from pathlib import Path
 from typing import Any, Final
 
 import duckdb
+import pyarrow as pa
 
 from cc_pipeline import __version__
 from cc_pipeline.atomic import parse_leftover_name, write_whole
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.duck import connect_newest
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.extension import extensions
+from cc_pipeline.extraction.blocklist import read_blocklist
 from cc_pipeline.extraction.reusable_records import find_sharing
 from cc_pipeline.lake.content_digests import compute_input_digest
-from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS
-from cc_pipeline.lake.lake import PinnedTable
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.live_rows import LiveRows, LiveTable, judge_rows, read_states
 from cc_pipeline.lake.published_file import get_s3_location
-from cc_pipeline.lake.repeats import PER_CAPTURE, find_changed_slices, find_slices_with_repeats
-from cc_pipeline.lake.slice import PARSE, READ_FILES, Slice
+from cc_pipeline.lake.slices import current_rows
 from cc_pipeline.lake.snapshot import Copying, MacroSpec, Publication, ViewSpec, pin, publish, unpin
-from cc_pipeline.lake.streaming import count_rows, stream_table
+from cc_pipeline.lake.streaming import stream_live_rows
 from cc_pipeline.locks import LockTimeout, locked
 from cc_pipeline.processes import has_ended, start_ticks
 from cc_pipeline.publish.macros import MACROS
-from cc_pipeline.publish.views import Sharing, publication_views
-from cc_pipeline.records.file_leases import PURGES, leases_of
+from cc_pipeline.publish.views import Blocked, Sharing, publication_views
 from cc_pipeline.settings import Settings
-from cc_pipeline.workspace.miscounts import find_changed_miscounts, without_miscounted
 from cc_pipeline.workspace.source_files import read_source_files
 from cc_pipeline.workspace.workspace import Workspace
 
+#: How often ``slices`` is pinned while other processes commit to it.
+_PINS: Final = 5
 #: Seconds without a change after which a leftover is deleted if the end of its process cannot be known.
 _UNTOUCHED_SECONDS = 86_400
 #: In the home; held by whoever publishes.
@@ -51,8 +52,8 @@ def publish_warehouse(workspace: Workspace) -> Publication:
     """Builds ``cc.duckdb`` from pinned versions of all tables and swaps it in; one publisher at a time on a host.
 
     By the setting ``publish`` it holds views over the lake's files, or their rows. Slices with other rows than they
-    were committed with are left out (``workspace/miscounts.py``). Raises ``EnvironmentFault`` if it cannot be built;
-    the old file then stays. Raises ``UserInputError`` in a home that publishes nothing.
+    were committed with are left out (``lake/live_rows.py``). Raises ``EnvironmentFault`` if it cannot be built; the old
+    file then stays. Raises ``UserInputError`` in a home that publishes nothing.
     """
     settings, lake = workspace.settings, workspace.lake
     if settings.publish == "none":
@@ -61,42 +62,66 @@ def publish_warehouse(workspace: Workspace) -> Publication:
             "lake, or set CC_PIPELINE_PUBLISH to views or copy here"
         )
     copied = settings.publish == "copy"
-    with locked(settings.home / _LOCK), lake.hold_versions():
+    with locked(settings.home / _LOCK):
         delete_leftovers(settings)
-        lake.invalidate()  # whoever had the lock may have committed, or purged
-        pinned = [lake.pin(name) for name in _list_published_tables(workspace)]
-        pinned = without_miscounted(lake, pinned, find_changed_miscounts(settings, lake, pinned))
-        views = publication_views(_find_withheld(workspace, pinned), _find_sharing(workspace))
-        remote = get_s3_location(settings) if any(table.files for table in pinned) else None
-        rows = None if remote is None else lambda table: stream_table(lake, table)
-        is_shared = settings.has_separate_lake
-        if is_shared and not copied:
+        tables, live = _pin_tables(workspace)
+        views = publication_views(_list_left_out(lake, live), _find_sharing(workspace), _find_blocked(workspace))
+        remote = get_s3_location(settings) if any(table.pinned.files for table in tables) else None
+        rows = None if remote is None else lambda table: stream_live_rows(lake, table)
+        pinned = [table.pinned for table in tables]
+        if not copied:
             pin(workspace.place, settings.home, pinned, keep_previous=True)
         published = publish(
             settings.published_path,
-            pinned,
+            tables,
             [*views, *_extension_views()],
             macros=_all_macros(),
             s3=remote,
             copying=Copying(workspace.scratch / "publish", rows) if copied else None,
             build_digest=compute_build_digest(workspace),
         )
-        if is_shared and copied:
+        if copied:
             unpin(workspace.place, settings.home)
-        elif is_shared:
+        else:
             pin(workspace.place, settings.home, pinned)
         with suppress(OSError, duckdb.Error):
             _read_published_tables(settings)
         return published
 
 
-def _find_withheld(workspace: Workspace, pinned: Sequence[PinnedTable]) -> list[tuple[str, str, bool]]:
-    """The slices that are left out (crawl, target), and whether with all their rows."""
-    # a stage may commit while tables are pinned one after the other, so the pinned versions decide
-    partial_slices = find_partial_slices(workspace, {table.spec.name: table.version for table in pinned})
-    withheld = dict.fromkeys([*partial_slices, *_find_purged_slices(workspace)], False)
-    withheld |= dict.fromkeys(find_repeating_slices(workspace), True)
-    return [(slice_.crawl, slice_.target, hides_all_rows) for slice_, hides_all_rows in withheld.items()]
+def _pin_tables(workspace: Workspace) -> tuple[list[LiveTable], LiveRows]:
+    """The published tables, and what counts in those with slices: as one version of ``slices`` and ``targets`` says."""
+    lake = workspace.lake
+    names = _list_published_tables(workspace)
+    for _ in range(_PINS):
+        keyed = {name: lake.pin(name) for name in names if lake.specs[name].key}
+        states = read_states(lake)
+        if all(lake.version(name) == keyed[name].version for name in ("slices", "targets")):
+            break
+    pinned = [lake.pin(name) for name in names if name not in keyed]
+    live = judge_rows(lake, states, pinned, workspace.settings.cache_path / "generations")
+    counted = {name: LiveTable(table, table.files, rows=lake.read(name, columns=table.spec.key[:1]).num_rows) for name, table in keyed.items()}
+    return [counted.get(name) or live.tables[name] for name in names], live
+
+
+def _list_left_out(lake: Lake, live: LiveRows) -> list[tuple[str, str, int]]:
+    """The slices whose rows of ``slices`` do not count, with their epoch: of purged targets, and incomplete ones."""
+    rows = lake.read("slices", columns=["crawl", "target", "epoch"])
+    current = {(*key, epoch) for *key, epoch in _list_keys(current_rows(lake))}
+    left_out = {(one.crawl, one.target) for one in live.left_out}
+    return sorted({key for key in _list_keys(rows) if key not in current or key[:2] in left_out})
+
+
+def _list_keys(rows: pa.Table) -> list[tuple[str, str, int]]:
+    keys = rows.group_by(["crawl", "target", "epoch"]).aggregate([])
+    return [*zip(*(keys[name].to_pylist() for name in ("crawl", "target", "epoch")), strict=True)]
+
+
+def _find_blocked(workspace: Workspace) -> Blocked:
+    """The keys of blocked sites. Targets that are such a site themselves keep their rows."""
+    targets = [member for _, member in read_blocklist(workspace).sites]
+    ranges = [keys for target in targets for keys in target.ranges]
+    return Blocked(tuple((keys.start, keys.end) for keys in ranges), tuple(sorted(target.slug for target in targets)))
 
 
 def _find_sharing(workspace: Workspace) -> Sharing:
@@ -135,7 +160,7 @@ def compute_build_digest(workspace: Workspace) -> str:
             "publish": settings.publish,
             "tables": _list_published_tables(workspace),
             "lake": [str(workspace.lake.root), settings.lake_endpoint],
-            "views": _describe_views([*publication_views([], Sharing((), ())), *_extension_views()]),
+            "views": _describe_views([*publication_views([], Sharing((), ()), Blocked()), *_extension_views()]),
             "macros": repr(_all_macros()),
         }
     )
@@ -143,8 +168,7 @@ def compute_build_digest(workspace: Workspace) -> str:
 
 def _list_published_tables(workspace: Workspace) -> list[str]:
     copied = workspace.settings.publish == "copy"
-    specs = workspace.lake.specs.values()
-    return [spec.name for spec in specs if spec.is_published or not copied]
+    return [spec.name for spec in workspace.lake.specs.values() if spec.is_published or not copied]
 
 
 def _describe_views(views: Sequence[ViewSpec]) -> list[list[object]]:
@@ -154,91 +178,11 @@ def _describe_views(views: Sequence[ViewSpec]) -> list[list[object]]:
     ]
 
 
-def find_partial_slices(workspace: Workspace, versions: Mapping[str, int] | None = None) -> list[Slice]:
-    """Slices whose page tables are not from one run, as of ``versions`` by table (default: now).
-
-    A run that is killed between two commits leaves such slices. Their rows are not published until the next run.
-    """
-    table_versions = versions or {}
-    files = [Slice(file.crawl, slug) for slug, file in read_source_files(workspace).items()]
-    names = workspace.lake.find_differing(PARSE.tables, table_versions, PARSE.name_prefix)
-    if names is not UNKNOWN_DIGESTS:
-        mixed = sorted(slice_ for slice_ in map(PARSE.parse_digest_name, names) if slice_ is not None)
-    else:
-        # the logs do not tell: read the rows, and the captures of slices that were never parsed
-        rows = [count_rows(workspace.lake, table, {}) for table in ("captures", *PARSE.tables)]
-        mixed = PARSE.find_partial_slices(
-            workspace.lake, sorted({Slice(*key) for counts in rows for key in counts}), table_versions
-        )
-    return mixed + READ_FILES.find_partial_slices(workspace.lake, files, table_versions)
-
-
-def find_repeating_slices(workspace: Workspace) -> dict[Slice, tuple[str, ...]]:
-    """Slices that have a capture more than once, with the tables in which they do. They are not published until they
-    are made again by ``cc-pipeline doctor --repair``.
-
-    The result is cached with the commits it is about, so that only slices that were committed since are read. If a
-    table's rows cannot be read, its cached result counts. Raises ``EnvironmentFault`` for a log.
-    """
-    lake, cache_file = workspace.lake, workspace.settings.cache_path / "repeating.json"
-    before: dict[str, Any] = {}
-    with suppress(OSError, ValueError):
-        before = json.loads(cache_file.read_text("utf-8"))
-    after: dict[str, Any] = {}
-    tables_by_slice: dict[Slice, tuple[str, ...]] = {}
-    for table in PER_CAPTURE:
-        # pinned before the look: later commits are looked at the next time
-        pinned = lake.pin(table)
-        version, commit = pinned.version, pinned.commit_id
-        if version < 0:
-            continue
-        slices: set[Slice] | None = None
-        repeating_now: set[Slice] = set()
-        with suppress(KeyError, ValueError, TypeError):
-            repeating_now = {Slice(*key) for key in before[table]["slices"]}
-            if before[table]["commit_id"] == commit:
-                changed: set[Slice] | None = set()
-            else:
-                changed = find_changed_slices(lake, table, int(before[table]["version"]), before[table]["commit_id"])
-            slices = None if changed is None else changed | repeating_now
-        try:
-            repeating_now = find_slices_with_repeats(lake, table, slices) if slices is None or slices else set()
-        except EnvironmentFault:
-            # a damaged file: its slices are left out anyway, and the next look begins where this one did
-            after |= {table: before[table]} if table in before else {}
-        else:
-            keys = sorted((slice_.crawl, slice_.target) for slice_ in repeating_now)
-            after[table] = {"version": version, "commit_id": commit, "slices": keys}
-        for slice_ in sorted(repeating_now):
-            tables_by_slice[slice_] = (*tables_by_slice.get(slice_, ()), table)
-    with suppress(OSError):
-        write_whole(cache_file, json.dumps(after))
-    return tables_by_slice
-
-
-def _find_purged_slices(workspace: Workspace) -> list[Slice]:
-    """Parsed slices of targets that are being purged, by whatever home: some of their tables may be empty already.
-
-    Raises ``EnvironmentFault`` for a purge whose lease does not name its targets: it may be about any.
-    """
-    slugs: set[str] = set()
-    for purge in leases_of(workspace.storage, PURGES)[0]:
-        if purge.targets is None:
-            raise EnvironmentFault(
-                f"cc.duckdb was not published: a purge is running, and its lease {purge.key} (which names its targets) "
-                "cannot be read",
-                "cc.duckdb is unchanged. Run the command again after the purge. A lease without a time ends after a "
-                "day.",
-            )
-        slugs |= purge.targets
-    return [slice_ for slice_ in PARSE.list_slices(workspace.lake) if slice_.partition.target in slugs] if slugs else []
-
-
 @dataclass(frozen=True, slots=True)
 class PublicationLag:
     """The lag of the published file behind the lake.
 
-    ``commits`` has the id of the newest commit of each table that the file shows otherwise, or not at all. ``fault`` is
+    ``commits`` has the id of the newest commit of each table with a key that the file shows otherwise, or not at all. ``fault`` is
     the error if the file itself cannot be read. With neither, other settings or another version of this program made
     it. ``state`` is a text for all of that, the same for the same state of the tables. ``since`` is the age of the
     published file; ``None`` if there is none that can be read.
@@ -279,8 +223,8 @@ def find_publication_lag(workspace: Workspace) -> PublicationLag | None:
     except (OSError, duckdb.Error) as error:
         # an unreadable file is replaced
         since, fault = None, f"{settings.published_path} cannot be read: {error}"
-    # the tables of the last publication, or all
-    names = [name for name in published_commits if name in lake.specs] or [*lake.specs]
+    # rows count by ``slices`` alone, so commits to the tables that have them say nothing
+    names = [spec.name for spec in lake.specs.values() if spec.key]
     current_commits = {name: lake.commit_id(name) for name in names}
     if not any([*current_commits.values(), *published_commits.values()]):
         return None

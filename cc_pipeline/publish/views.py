@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
+
+import pyarrow as pa
 
 from cc_pipeline.capture_columns import CAPTURE, CRAWL, NO_STATUS
 from cc_pipeline.columns import Column, notes_of
@@ -15,6 +19,7 @@ from cc_pipeline.documents.schemas import PAGE_COLUMNS
 from cc_pipeline.index.catalog.rows import table_query
 from cc_pipeline.index.catalog.schemas import COVERAGE_COLUMNS, INDEX_FILES_COLUMNS, SHOWN_ROW_GROUPS_COLUMNS
 from cc_pipeline.lake.quoting import is_one_of, quote_literal
+from cc_pipeline.lake.slice import FETCH, LOCATE, Stage
 from cc_pipeline.lake.snapshot import RunQuery, Sql, ViewSpec
 from cc_pipeline.publish.sql import todays_key
 from cc_pipeline.records.schema import RECORD_COLUMNS
@@ -165,28 +170,54 @@ class Sharing:
         return f"({' OR '.join(parts)})" if parts else "false"
 
 
-def publication_views(withheld: Sequence[tuple[str, str, bool]], sharing: Sharing) -> tuple[ViewSpec, ...]:
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """The SURT keys of blocked sites, each range from its first key to the key behind its last (``None``: to the end);
+    and the targets that are such a site, whose rows are shown."""
+
+    ranges: tuple[tuple[bytes, bytes | None], ...] = ()
+    targets: tuple[str, ...] = ()
+
+    @property
+    def sql(self) -> str:
+        """A condition on ``url_surtkey`` and ``target``: true for rows that are not shown."""
+        parts = []
+        for start, end in self.ranges:
+            bound = "" if end is None else f" AND url_surtkey < {_quote_key(end)}"
+            parts.append(f"(url_surtkey >= {_quote_key(start)}{bound})")
+        own = f" AND NOT {is_one_of(WHOLE_TARGET, self.targets)}" if self.targets else ""
+        return f"coalesce(({' OR '.join(parts)}){own}, false)"
+
+
+def _quote_key(key: bytes) -> str:
+    return quote_literal(key.decode("utf-8", "surrogateescape"))
+
+
+def publication_views(
+    left_out: Sequence[tuple[str, str, int]], sharing: Sharing, blocked: Blocked
+) -> tuple[ViewSpec, ...]:
     """The published views, in an order in which each finds the names that it uses.
 
     Captures of several targets are looked for only where ``sharing`` says that there may be any.
 
-    ``withheld`` names slices (crawl, target) that are left out: their pages, because a run was killed between the
-    commits of their tables; or all rows (the third value), because a capture of them is there twice.
+    ``left_out`` names slices (crawl, target, epoch) whose notes are not shown: of purged targets, and with other rows
+    than were committed. Rows of ``blocked`` sites are not shown, although their targets were not located again yet.
 
     A view over millions of rows is as quick as its table only if it neither leaves out rows nor joins any. So each is
     written for this publication, and compares keys only in rows of targets with repeats.
     """
-    repeats = tuple(_build_repeats_view(table, sharing.sql) for table in _CAPTURE_TABLES)
+    repeats = tuple(_build_repeats_view(table, sharing.sql, blocked) for table in _CAPTURE_TABLES)
     return (
+        _build_left_out_view(left_out),
+        *(_build_notes_view(stage, name, columns) for stage, name, columns in _NOTES),
         _build_plain_view("crawls", "Crawls of the source.", CRAWLS_COLUMNS, order="crawl DESC"),
         ViewSpec(
             "targets",
-            # one row a target, also where the table has two by mistake
-            f"SELECT DISTINCT ON (slug) * FROM lake.targets WHERE NOT {is_part('slug')} ORDER BY slug, version",
+            f"SELECT * FROM lake.targets WHERE NOT {is_part('slug')}",
             "Targets looked up: slug, definition, version.",
             row_count_rule=(
                 "targets",
-                f"SELECT count(*) - count(DISTINCT slug) FILTER (NOT {is_part('slug')}) FROM lake.targets",
+                f"SELECT count(*) FROM lake.targets WHERE {is_part('slug')}",
             ),
             notes=notes_of(TARGETS_COLUMNS),
         ),
@@ -209,13 +240,12 @@ def publication_views(withheld: Sequence[tuple[str, str, bool]], sharing: Sharin
             "lookups",
             _select_targets("lookups", _LOOKUPS),
             "Lookup of each (crawl, target): the index that was used, and whether files of it could not be read.",
-            row_count_rule=("lookups", _count_folded_rows("lookups")),
             notes=notes_of(LOOKUPS_COLUMNS),
         ),
         ViewSpec(
             "set_members",
             f"SELECT crawl, {WHOLE_TARGET} AS target, one.member, sum(one.captures)::BIGINT AS captures FROM "
-            f"(SELECT crawl, target, unnest(members) AS one FROM {_select_slices('lookups')}) GROUP BY ALL",
+            "(SELECT crawl, target, unnest(members) AS one FROM lake.lookups) GROUP BY ALL",
             "Members of located sets with their number of captures; 0: nothing was found.",
             notes={
                 "crawl": CRAWL.note,
@@ -224,22 +254,21 @@ def publication_views(withheld: Sequence[tuple[str, str, bool]], sharing: Sharin
                 "captures": "Captures of the set that belong to the member; 0: nothing was found",
             },
         ),
-        _build_withheld_view(withheld),
         *repeats,
-        _build_capture_view(_CAPTURES, _select_captures),
+        _build_capture_view(_CAPTURES, partial(_select_captures, blocked), blocked),
         ViewSpec(
             "capture_targets",
-            _select_capture_targets,
+            partial(_select_capture_targets, blocked),
             "Why a capture is here: one row per capture and target.",
             notes=notes_of(CAPTURES_COLUMNS) | {"target": "Slug of a target that the capture belongs to"},
         ),
-        *(_build_capture_view(table, partial(_select_distinct, table)) for table in _CAPTURE_TABLES[1:]),
+        *(_build_capture_view(table, partial(_select_distinct, table, blocked), blocked) for table in _CAPTURE_TABLES[1:]),
         ViewSpec(
             "ledger",
             f"SELECT {_KEY}, subset, url, domain, warc_record_length, outcome, reason, detail, digest_check, attempts, "
             "fetched_at, is_final, unsuccessful_runs FROM main.records",
             "One outcome per planned capture: planned = fetched + quarantined + missing.",
-            row_count_rule=("records", _count_hidden_rows(_RECORDS)),
+            row_count_rule=("records", _count_hidden_rows(_RECORDS, blocked)),
             notes=notes_of(RECORD_COLUMNS),
         ),
         ViewSpec(
@@ -252,7 +281,6 @@ def publication_views(withheld: Sequence[tuple[str, str, bool]], sharing: Sharin
             "fetches",
             _select_targets("fetches", _FETCHES),
             "State of each fetched partition: one row per target.",
-            row_count_rule=("fetches", _count_folded_rows("fetches")),
             notes=notes_of(FETCHES_COLUMNS),
         ),
         _build_plain_view(
@@ -277,8 +305,8 @@ def _build_catalog_view(table: str, excluded_condition: str, comment: str, colum
     )
 
 
-def _build_capture_view(table: _CaptureTable, sql: Sql) -> ViewSpec:
-    row_count_rule = (table.name, _count_hidden_rows(table))
+def _build_capture_view(table: _CaptureTable, sql: Sql, blocked: Blocked) -> ViewSpec:
+    row_count_rule = (table.name, _count_hidden_rows(table, blocked))
     return ViewSpec(table.name, sql, table.comment, row_count_rule=row_count_rule, notes=notes_of(table.columns))
 
 
@@ -286,28 +314,58 @@ def is_part(column: str) -> str:
     return f"contains({column}, '{SEPARATOR}')"
 
 
-def _count_folded_rows(table: str) -> str:
-    """The query for the number of rows of a table that its view leaves out because it shows the slices of a target as
-    one."""
-    return f"SELECT count(*) - count(DISTINCT (crawl, {WHOLE_TARGET})) FROM lake.{table}"
-
-
 def _select_targets(table: str, columns: Mapping[str, str]) -> str:
-    """A table with a row for each slice, as a query with a row for each target."""
+    """Notes with a row for each slice, as a query with a row for each target."""
     aggregates = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
-    return f"SELECT crawl, {WHOLE_TARGET} AS target, {aggregates} FROM {_select_slices(table)} GROUP BY ALL"
+    return f"SELECT crawl, {WHOLE_TARGET} AS target, {aggregates} FROM lake.{table} GROUP BY ALL"
 
 
-def _select_slices(table: str) -> str:
-    """A table with a row for each slice, one row also if a slice has two by mistake: numbers are summed over slices."""
-    return f"(SELECT DISTINCT ON (crawl, target) * FROM lake.{table} ORDER BY crawl, target)"
+#: Views of notes in ``slices``, with the stage and their columns.
+_NOTES = ((LOCATE, "lookups", LOOKUPS_COLUMNS), (FETCH, "fetches", FETCHES_COLUMNS))
+#: Columns of these views that are no values of the note.
+_ROW_COLUMNS = {"crawl": "crawl", "target": "target", "looked_up_at": "committed_at"}
+_OF_DETAILS = ("unread", "members")
+_JSON_TYPES = {pa.string(): "VARCHAR", pa.bool_(): "BOOLEAN", pa.int64(): "BIGINT", pa.int32(): "INTEGER"}
 
 
-def _build_repeats_view(table: _CaptureTable, where: str) -> ViewSpec:
+def _build_notes_view(stage: Stage, name: str, columns: Sequence[Column]) -> ViewSpec:
+    """The notes of a stage in rows of ``slices``, with a column for each value."""
+    parsed = {column.name: _json_type(column.type) for column in columns if column.name not in _ROW_COLUMNS}
+    notes, details = (
+        json.dumps({key: kind for key, kind in parsed.items() if (key in _OF_DETAILS) is of_details})
+        for of_details in (False, True)
+    )
+    values = [
+        f"{_ROW_COLUMNS[one.name]} AS {one.name}"
+        if one.name in _ROW_COLUMNS
+        else f"coalesce(details.{one.name}, []) AS {one.name}"
+        if one.name == "unread"
+        else f"{'details' if one.name in _OF_DETAILS else 'note'}.{one.name} AS {one.name}"
+        for one in columns
+    ]
+    rows = (
+        f"SELECT * REPLACE (from_json(note, {quote_literal(notes)}) AS note, "
+        f"from_json(details, {quote_literal(details)}) AS details) FROM lake.slices "
+        f"ANTI JOIN lake.left_out USING (crawl, target, epoch) WHERE stage = '{stage.label}' AND note <> '{{}}'"
+    )
+    comment = f"The notes of the stage {stage.label}, with a row for each slice."
+    return ViewSpec(f"lake.{name}", f"SELECT {', '.join(values)} FROM ({rows})", comment, notes=notes_of(columns))
+
+
+def _json_type(kind: pa.DataType) -> Any:
+    """A type as ``from_json`` takes it."""
+    if pa.types.is_list(kind):
+        return [_json_type(kind.value_type)]
+    if pa.types.is_struct(kind):
+        return {member.name: _json_type(member.type) for member in kind}
+    return "TIMESTAMPTZ" if pa.types.is_timestamp(kind) else _JSON_TYPES[kind]
+
+
+def _build_repeats_view(table: _CaptureTable, where: str, blocked: Blocked) -> ViewSpec:
     columns = f"{_KEY}, target{table.distinct}"
 
     def sql(run_query: RunQuery) -> str:
-        table_sql = _select_published(table, run_query)
+        table_sql = _select_published(table, blocked, run_query)
         query = (
             f"SELECT {_KEY}, target FROM (SELECT {columns}, "
             f"row_number() OVER (PARTITION BY {_KEY} ORDER BY {table.order}) AS place "
@@ -320,7 +378,7 @@ def _build_repeats_view(table: _CaptureTable, where: str) -> ViewSpec:
         # links of a file of 2012 are left out where the page itself was parsed, even if that has none
         return (
             f"{query} UNION SELECT {_KEY}, target FROM {table_sql} SEMI JOIN (FROM "
-            f"{_select_published(_PAGE_METADATA, run_query)} "
+            f"{_select_published(_PAGE_METADATA, blocked, run_query)} "
             f"WHERE source_kind = 'records' AND {where}) USING ({_KEY}) WHERE source_kind <> 'records' AND {where}"
         )
 
@@ -328,9 +386,9 @@ def _build_repeats_view(table: _CaptureTable, where: str) -> ViewSpec:
     return ViewSpec(f"lake.{table.name}_repeats", sql, comment, materialized=True)
 
 
-def _select_distinct(table: _CaptureTable, run_query: RunQuery) -> str:
+def _select_distinct(table: _CaptureTable, blocked: Blocked, run_query: RunQuery) -> str:
     """Each capture once. Rows of targets without repeats are not looked at."""
-    table_sql = _select_published(table, run_query)
+    table_sql = _select_published(table, blocked, run_query)
     hidden = _find_repeating_targets(table, run_query)
     replacements = [table.replacement] if table.replacement else []
     if _has_older_keys(table, run_query):
@@ -369,7 +427,7 @@ def _add_status(table: _CaptureTable, table_sql: str, run_query: RunQuery) -> st
     return f"(SELECT c.* REPLACE ({status} AS fetch_status) FROM {table_sql} c LEFT JOIN ({parsed}) p USING ({_KEY}))"
 
 
-def _count_hidden_rows(table: _CaptureTable) -> Callable[[RunQuery], str]:
+def _count_hidden_rows(table: _CaptureTable, blocked: Blocked) -> Callable[[RunQuery], str]:
     """The query for the number of rows of a table that its view leaves out; it reads nothing if nothing is left out."""
 
     def sql(run_query: RunQuery) -> str:
@@ -377,8 +435,8 @@ def _count_hidden_rows(table: _CaptureTable) -> Callable[[RunQuery], str]:
         hidden = _find_repeating_targets(table, run_query)
         if hidden is not None:
             join_clause = f"lake.{table.name}_repeats USING ({_KEY}, target) WHERE {hidden or 'true'}"
-            parts.append(f"(SELECT count(*) FROM {_select_published(table, run_query)} SEMI JOIN {join_clause})")
-        if (table_sql := _select_published(table, run_query)) != f"lake.{table.name}":
+            parts.append(f"(SELECT count(*) FROM {_select_published(table, blocked, run_query)} SEMI JOIN {join_clause})")
+        if (table_sql := _select_published(table, blocked, run_query)) != f"lake.{table.name}":
             parts.append(f"(SELECT count(*) FROM lake.{table.name}) - (SELECT count(*) FROM {table_sql})")
         return f"SELECT {' + '.join(parts)}"
 
@@ -395,38 +453,34 @@ def _find_repeating_targets(table: _CaptureTable, run_query: RunQuery) -> str | 
     return is_one_of("target", [target for (target,) in targets])
 
 
-def _select_published(table: _CaptureTable, run_query: RunQuery) -> str:
-    """A table without withheld slices, and without pages that their target's condition rules out."""
-    withheld_table = "lake.held_back" if table.of_pages else "(FROM lake.held_back WHERE is_whole)"
-    exclusions = (
-        f" ANTI JOIN {withheld_table} USING (crawl, target)"
-        if run_query(f"SELECT 1 FROM {withheld_table} LIMIT 1")
-        else ""
-    )
-    exclusions += f" WHERE {_NOT_RULED_OUT}" if table.of_pages and _has_ruled_out_pages(run_query) else ""
-    return f"(FROM lake.{table.name}{exclusions})" if exclusions else f"lake.{table.name}"
+def _select_published(table: _CaptureTable, blocked: Blocked, run_query: RunQuery) -> str:
+    """A table without rows of blocked sites, and without pages that their target's condition rules out."""
+    conditions = [f"NOT {blocked.sql}"] if blocked.ranges and _has_blocked_rows(blocked, run_query) else []
+    conditions += [_NOT_RULED_OUT] if table.of_pages and _has_ruled_out_pages(run_query) else []
+    return f"(FROM lake.{table.name} WHERE {' AND '.join(conditions)})" if conditions else f"lake.{table.name}"
+
+
+def _has_blocked_rows(blocked: Blocked, run_query: RunQuery) -> bool:
+    return bool(run_query(f"SELECT 1 FROM lake.captures WHERE {blocked.sql} LIMIT 1"))
 
 
 def _has_ruled_out_pages(run_query: RunQuery) -> bool:
     return bool(run_query("SELECT 1 FROM lake.page_metadata WHERE condition_match = 'no' LIMIT 1"))
 
 
-def _build_withheld_view(slices: Sequence[tuple[str, str, bool]]) -> ViewSpec:
-    values = ", ".join(
-        f"({quote_literal(crawl)}, {quote_literal(target)}, {hides_all_rows})"
-        for crawl, target, hides_all_rows in slices
-    )
-    columns = "held(crawl, target, is_whole)"
-    rows = f"FROM (VALUES {values}) AS {columns}" if slices else f"FROM (VALUES ('', '', false)) AS {columns} LIMIT 0"
-    comment = "Slices that are left out: all of them where a capture is there twice, else the pages of a killed parse."
-    return ViewSpec("lake.held_back", rows, comment, materialized=True)
+def _build_left_out_view(slices: Sequence[tuple[str, str, int]]) -> ViewSpec:
+    values = ", ".join(f"({quote_literal(crawl)}, {quote_literal(target)}, {epoch})" for crawl, target, epoch in slices)
+    columns = "held(crawl, target, epoch)"
+    rows = f"FROM (VALUES {values}) AS {columns}" if slices else f"FROM (VALUES ('', '', 0)) AS {columns} LIMIT 0"
+    comment = "Rows of slices that do not count: of purged targets, and with other rows than were committed."
+    return ViewSpec("lake.left_out", rows, comment, materialized=True)
 
 
-def _select_capture_targets(run_query: RunQuery) -> str:
+def _select_capture_targets(blocked: Blocked, run_query: RunQuery) -> str:
     """The captures with their targets. If a condition was undecided by the index, the result of the parsed page
     counts."""
     template = "SELECT DISTINCT {key}, subset, url, {whole} AS target, {meant} FROM {captures}"
-    captures = _select_published(_CAPTURES, run_query)
+    captures = _select_published(_CAPTURES, blocked, run_query)
     plain = template.format(key=_KEY, whole=WHOLE_TARGET, meant="condition_match", captures=captures)
     if not run_query("SELECT 1 FROM lake.captures WHERE starts_with(condition_match, 'unknown') LIMIT 1"):
         return plain
@@ -443,8 +497,8 @@ def _select_capture_targets(run_query: RunQuery) -> str:
     return f"{settled} LEFT JOIN {pages} USING ({_KEY}, target)"
 
 
-def _select_captures(run_query: RunQuery) -> str:
-    query = _select_distinct(_CAPTURES, run_query)
+def _select_captures(blocked: Blocked, run_query: RunQuery) -> str:
+    query = _select_distinct(_CAPTURES, blocked, run_query)
     # the folders of the files decide
     if not run_query(f"SELECT 1 FROM lake.captures WHERE {_OF_ARC} LIMIT 1"):
         return query
@@ -454,5 +508,5 @@ def _select_captures(run_query: RunQuery) -> str:
         f"SELECT * FROM ({query}) WHERE NOT ({_OF_ARC}) UNION ALL "
         f"SELECT * FROM ({query}) WHERE {_OF_ARC} AND archive_format <> 'arc' UNION ALL "
         f"SELECT c.* REPLACE ({replaced}) FROM (SELECT * FROM ({query}) WHERE {_OF_ARC} AND archive_format = 'arc') c "
-        f"LEFT JOIN (SELECT * FROM ({_select_distinct(_RECORDS, run_query)}) WHERE {_OF_ARC}) r USING ({_KEY})"
+        f"LEFT JOIN (SELECT * FROM ({_select_distinct(_RECORDS, blocked, run_query)}) WHERE {_OF_ARC}) r USING ({_KEY})"
     )
