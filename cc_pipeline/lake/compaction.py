@@ -9,8 +9,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
 from pathlib import Path
@@ -19,13 +17,11 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.evolution import is_uneven, note_even
 from cc_pipeline.lake.lake import Lake, TableSpec, lake_fault
 from cc_pipeline.lake.layout import (
     MAX_SMALL_FILES,
@@ -53,10 +49,6 @@ _SORTED_IN_MEMORY: Final = 32 << 20
 _MAY_BE_LARGE: Final = 1 << 20
 #: The position of a row among all that are merged, so that rows of a slice keep their order.
 _POSITION: Final = "_place"
-#: Files that are rewritten in one commit if they are or may be large.
-_FILES_PER_COMMIT: Final = 8
-#: Footers that are read at the same time.
-_PARALLEL_FOOTERS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,53 +92,6 @@ def compact_due(lake: Lake, table: str, scratch: Path, bounds: Bounds) -> int:
             break
         replaced, files_before = replaced + len(steps[0]), len(files)
     return replaced
-
-
-def rewrite_incomplete_files(
-    lake: Lake, table: str, scratch: Path, bounds: Bounds, max_files: int | None = None
-) -> int:
-    """Rewrites files that lack columns added since, so that readers need not look into all. Returns how many.
-
-    It opens the footer of every file, of ``max_files`` at most, and does nothing if more than ``bounds.max_bytes``
-    would be rewritten. Raises ``EnvironmentFault`` when the lake cannot be read or written.
-    """
-    replaced = 0
-    while time.monotonic() < bounds.until:
-        handle = open_fixed_version(lake, table)
-        if handle is None or not is_uneven(handle):
-            break
-        files = list_stored_files(lake.specs[table], handle)
-        if max_files is not None and len(files) > max_files:
-            break
-        incomplete_files = _find_incomplete_files(lake, table, handle, files)
-        if not incomplete_files:
-            with suppress(CommitFailedError):  # columns were added meanwhile: the next time
-                note_even(lake, table, handle)
-            break
-        if sum(file.size for file in incomplete_files) > (bounds.max_bytes or math.inf):
-            break
-        next_files = [file for file in incomplete_files if file.partition == incomplete_files[0].partition][
-            :_FILES_PER_COMMIT
-        ]
-        if not compact_files(lake, table, handle, next_files, scratch):
-            break
-        replaced += len(next_files)
-    return replaced
-
-
-def _find_incomplete_files(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile]) -> list[StoredFile]:
-    system = lake.file_system()
-
-    def is_incomplete(file: StoredFile) -> bool:
-        with system.open_input_file(f"{lake.address(table)}/{file.path}".removeprefix("s3://")) as source:
-            return not all_columns <= {*pq.ParquetFile(source).schema_arrow.names, *file.partition}
-
-    all_columns = {field.name for field in handle.schema().fields}
-    try:
-        with ThreadPoolExecutor(_PARALLEL_FOOTERS) as pool:
-            return [file for file, incomplete in zip(files, pool.map(is_incomplete, files), strict=True) if incomplete]
-    except (OSError, pa.ArrowException) as error:
-        raise lake_fault(f"could not read files of {lake.address(table)}", error) from error
 
 
 def compact_files(lake: Lake, table: str, handle: DeltaTable, files: Sequence[StoredFile], scratch: Path) -> bool:

@@ -33,7 +33,7 @@ from cc_pipeline.errors import EnvironmentFault, PlaceFault, disk_is_full
 from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int
 from cc_pipeline.lake.digests.digest_reader import UNREADABLE, DigestReader
 from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS, UnknownDigests
-from cc_pipeline.lake.evolution import add_columns, find_missing_columns, is_uneven
+from cc_pipeline.lake.evolution import refuse_other_columns
 from cc_pipeline.lake.incomplete_tables import DAMAGE_ADVICE, find_damaged_log_files
 from cc_pipeline.lake.layout import ROW_GROUP_ROWS, StoredFile, list_files, read_actions
 from cc_pipeline.lake.predicates import scan
@@ -99,9 +99,8 @@ class TableSpec:
 class PinnedTable:
     """A table at one version: explicit file addresses, never a glob.
 
-    ``left_out`` are slices (values of the slice columns) whose rows do not count, although files have some. ``columns``
-    are those the table has; the spec may know more. ``uneven``: some files lack some of them. ``commit_id`` is as of
-    :meth:`Lake.commit_id`. ``actions`` is the log's table of files (``None``: no table).
+    ``left_out`` are slices (values of the slice columns) whose rows do not count, although files have some.
+    ``commit_id`` is as of :meth:`Lake.commit_id`. ``actions`` is the log's table of files (``None``: no table).
     """
 
     spec: TableSpec
@@ -109,8 +108,6 @@ class PinnedTable:
     files: tuple[str, ...]
     rows: int
     bytes: int = 0
-    columns: tuple[str, ...] = ()
-    uneven: bool = False
     left_out: tuple[tuple[str, ...], ...] = ()
     commit_id: str = ""
     actions: pa.Table | None = field(default=None, repr=False, compare=False)
@@ -543,8 +540,6 @@ class Lake:
             self._files(spec, handle, actions),
             rows,
             bytes=sum(actions.column("size_bytes").to_pylist()) if actions.num_rows else 0,
-            columns=tuple(field.name for field in handle.schema().fields),
-            uneven=is_uneven(handle),
             commit_id=self._commit_id(spec, handle, handle.version()),
             actions=actions,
         )
@@ -618,7 +613,7 @@ class Lake:
         self, spec: TableSpec, version: int | None = None, *, kept_handle: DeltaTable | None = None
     ) -> DeltaTable | None:
         """Reads the log of a table, up to now or to ``version``; ``None`` if it does not exist. ``kept_handle`` reads
-        only new entries. Raises ``EnvironmentFault``."""
+        only new entries. Raises ``EnvironmentFault``, also if its columns differ from those of ``spec``."""
         try:
             if kept_handle is None:
                 handle = DeltaTable(self.address(spec.name), version, storage_options=self._options)
@@ -632,6 +627,7 @@ class Lake:
             raise lake_fault(f"could not open {self.address(spec.name)}", error) from error
         if version is None and self._has_empty_entry(spec.name, handle.version()):
             self._refuse_damaged_log(spec.name)
+        refuse_other_columns(spec.name, handle.schema(), spec.schema)
         return handle
 
     def _has_empty_entry(self, table: str, version: int) -> bool:
@@ -660,23 +656,10 @@ class Lake:
         return tuple(sorted(f"{address}/{unquote(path)}" for path in actions.column("path").to_pylist()))
 
     def prepare(self, table: str) -> None:
-        """Makes the table if it does not exist, and adds columns of the spec that it lacks."""
-        spec = self.specs[table]
-        for remaining_tries in reversed(range(_COMMIT_TRIES)):
-            self.invalidate(table)
-            handle = self.handle(spec)
-            if handle is None:
-                self._create(spec)
-                return
-            missing = find_missing_columns(spec.name, handle.schema(), spec.schema)
-            if not missing:
-                return
-            try:
-                add_columns(self, table, handle, missing)
-            except (OSError, DeltaError) as error:
-                # another process may be adding them at this moment: look again
-                if remaining_tries == 0:
-                    raise lake_fault(f"could not add columns to {self.address(spec.name)}", error) from error
+        """Makes the table if it does not exist."""
+        self.invalidate(table)
+        if self.handle(self.specs[table]) is None:
+            self._create(self.specs[table])
 
     def _create(self, spec: TableSpec) -> None:
         address = self.address(spec.name)

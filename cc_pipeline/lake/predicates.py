@@ -28,10 +28,9 @@ def scan(handle: DeltaTable, schema: pa.Schema, where: Where) -> Iterator[pa.Rec
     large_lists = {name: frozenset(value) for name, value in where.items() if _exceeds_named_values(value)}
     added_fields = [pa.field(name, pa.string()) for name in large_lists if name not in schema.names]
     wider = pa.schema([*schema, *added_fields])
-    stored_columns = {field.name for field in handle.schema().fields}
     # the library's own engine skips files by the log's statistics before it opens any
     scanned = handle.scan(
-        [name for name in wider.names if name in stored_columns],
+        wider.names,
         " AND ".join(_write_condition(*condition) for condition in where.items()) or None,
     )
     for batch in pa.RecordBatchReader.from_stream(scanned):

@@ -12,7 +12,7 @@ import json
 import platform
 import shutil
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -394,13 +394,10 @@ def _build_select(connection: duckdb.DuckDBPyConnection, pinned: PinnedTable) ->
         return f"SELECT {typed} WHERE false"
     files = ", ".join(quote_literal(address) for address in pinned.files)
     hive = "true, hive_types = {'crawl': VARCHAR}" if "crawl" in pinned.spec.slice_columns else "false"
-    # opens every file's footer, so only where files differ
-    union = ", union_by_name = true" if pinned.uneven else ""
-    source = f"read_parquet([{files}], hive_partitioning = {hive}{union})"
-    # a column that was added may be in no file yet
-    stored_columns = _describe_columns(connection, f"SELECT * FROM {source}") if pinned.uneven else pinned.columns
-    names = ", ".join(_build_column(name, kind, stored_columns) for name, kind in columns)
-    return f"SELECT {names} FROM {source}{_build_where(pinned)}"
+    names = ", ".join(
+        f"{name}::{kind} AS {name}" if kind == "TIMESTAMP WITH TIME ZONE" else name for name, kind in columns
+    )
+    return f"SELECT {names} FROM read_parquet([{files}], hive_partitioning = {hive}){_build_where(pinned)}"
 
 
 def _build_where(pinned: PinnedTable) -> str:
@@ -415,16 +412,6 @@ def _build_where(pinned: PinnedTable) -> str:
         for key, values in groups.items()
     ]  # fmt: skip
     return f" WHERE NOT ({' OR '.join(f'({part})' for part in parts)})" if parts else ""
-
-
-def _build_column(name: str, kind: str, stored_columns: Collection[str]) -> str:
-    if name.strip('"') not in stored_columns:
-        return f"NULL::{kind} AS {name}"
-    return f"{name}::{kind} AS {name}" if kind == "TIMESTAMP WITH TIME ZONE" else name
-
-
-def _describe_columns(connection: duckdb.DuckDBPyConnection, sql: str) -> set[str]:
-    return {row[0] for row in connection.execute(f"DESCRIBE {sql}").fetchall()}
 
 
 def _read_columns(connection: duckdb.DuckDBPyConnection, spec: TableSpec) -> list[tuple[str, str]]:

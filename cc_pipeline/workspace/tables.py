@@ -8,7 +8,6 @@ from cc_pipeline.capture_columns import CAPTURE_ORDER, SLICE
 from cc_pipeline.documents.schemas import FEED_ITEMS_SCHEMA, PAGE_LINKS_SCHEMA, PAGE_METADATA_SCHEMA, PAGE_TEXT_SCHEMA
 from cc_pipeline.extension import extensions
 from cc_pipeline.index.catalog.schemas import CATALOG_ROW_GROUP, CATALOG_SCHEMA
-from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import TableSpec
 from cc_pipeline.lake.slice import (
     BUILT,
@@ -66,10 +65,6 @@ CORE_TABLES: Final[tuple[TableSpec, ...]] = (
         "source_faults", SOURCE_FAULTS_SCHEMA, SLICE, (), ("source_file",), stage=BUILT, removed_with="nothing"
     ),
 )  # fmt: skip
-
-#: One migration for each layout above ``home.OLDEST_LAYOUT``. An added column needs none; renaming, retyping and
-#: ending a column or table do.
-MIGRATIONS: tuple[Migration, ...] = ()
 
 
 def all_tables() -> tuple[TableSpec, ...]:

@@ -20,7 +20,6 @@ from cc_pipeline.home import note_choices
 from cc_pipeline.index.locators import refuse_unknown_kind
 from cc_pipeline.index.zipnum.cluster_cache import Clusters
 from cc_pipeline.lake import target_definitions as definitions
-from cc_pipeline.lake.evolution import Migration, migrate
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.processes import this_process
 from cc_pipeline.records.storage import RecordStorage
@@ -41,9 +40,9 @@ from cc_pipeline.transport.rates import (
 )
 from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline.transport.states import rate_in_force
-from cc_pipeline.workspace.claim import agree_on_choices, claim_home, claim_lake, note_layout
+from cc_pipeline.workspace.claim import agree_on_choices, claim_home, claim_lake
 from cc_pipeline.workspace.crawl_list import CrawlList, read_crawl_list
-from cc_pipeline.workspace.tables import MIGRATIONS, all_tables
+from cc_pipeline.workspace.tables import all_tables
 
 if TYPE_CHECKING:
     from cc_pipeline.lake.slice import Slice
@@ -79,20 +78,18 @@ class Workspace:
 
     @cached_property
     def lake(self) -> Lake:
-        """The tables. First use claims home and lake for their source and brings them to the layout of this version.
+        """The tables. First use claims home and lake for their source.
 
-        Raises ``EnvironmentFault`` if that would rewrite tables (``cc-pipeline doctor --migrate`` does that), and for a
-        home or lake of a newer version; ``UserInputError`` for one of another source.
+        Raises ``UnknownLayout`` for a home or lake of another layout; ``UserInputError`` for one of another source.
         """
         self.claim()
-        self.migrate()
         return open_lake(self.settings)
 
     def claim(self) -> None:
         """Claims the home, and a lake outside it, for the source; raises as :attr:`lake`."""
         claim_home(self.settings)
         if self.settings.has_separate_lake:
-            claim_lake(self.place, self.settings.home, self.settings.source)
+            claim_lake(self.place, self.settings.source)
 
     def agree_on_digests(self) -> None:
         """Notes the digest policy in a lake outside the home. Raises ``UserInputError`` if other homes of that lake
@@ -111,17 +108,6 @@ class Workspace:
             agree_on_choices(self.place, choices, overwrite=overwrite)
         note_choices(self.settings.home, choices, overwrite=overwrite)
         claim_home(self.settings)
-
-    def migrate(self, steps: Sequence[Migration] = MIGRATIONS, *, rewrite: bool = False) -> int:
-        """Migrates the tables of a claimed home to this version's layout, as
-        :func:`~cc_pipeline.lake.evolution.migrate` does, and updates the note of a lake outside the home."""
-        settings = self.settings
-        ran = migrate(settings.home, open_lake(settings), steps, rewrite=rewrite)
-        if ran and settings.has_separate_lake:
-            note_layout(self.place, settings.home, settings.source)
-        elif ran:
-            claim_home(settings)
-        return ran
 
     @cached_property
     def transport(self) -> Transport:
@@ -313,7 +299,7 @@ def open_transport(
 
 
 def open_lake(settings: Settings) -> Lake:
-    """Opens the tables of the settings' lake. It neither claims nor migrates the home."""
+    """Opens the tables of the settings' lake. It does not claim the home."""
     return Lake(settings.lake, all_tables(), lake_options(settings))
 
 
