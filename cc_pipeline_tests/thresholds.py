@@ -66,8 +66,7 @@ SHRUNK: Final[dict[str, dict[str, Any]]] = {
     "extraction.parsed_pages": {"BATCH_ROWS": 8, "_BATCH_BYTES": 32 << 10, "CHUNK_PAGES": 16, "_WRITE_BYTES": 4 << 10},
     "extraction.whole_files": {"_BATCH_ROWS": 4},
     "publish.views": {"_MAX_NAMED_TARGETS": 1},
-    "maintenance.maintain": {"_MAX_MERGED_BYTES": 64 << 10, "_MAX_FOLDED_DIGESTS": 200, "_MAX_EVENED_BYTES": 64 << 10,
-    "_MAX_FOOTERS": 4},
+    "maintenance.maintain": {"_MAX_MERGED_BYTES": 64 << 10, "_MAX_FOLDED_DIGESTS": 200},
     "maintenance.purge": {"_SLICES_AT_ONCE": 2, "_FILES_AT_ONCE": 1},
     "maintenance.record_moves": {"_MAX_READ_BYTES": 4 << 10, "_JOURNAL_BATCH_ROWS": 4},
 }  # fmt: skip

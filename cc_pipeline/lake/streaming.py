@@ -113,8 +113,7 @@ def stream_crawl(lake: Lake, pinned: PinnedTable, crawl: str, columns: Sequence[
     for address in list_crawl_files(pinned, crawl):
         with _translate_read_errors(address), files.open_input_file(address.removeprefix("s3://")) as source:
             reader = pq.ParquetFile(source, pre_buffer=False)
-            names = _find_columns(reader, schema)
-            for batch in reader.iter_batches(_NARROW_ROWS, columns=names):
+            for batch in reader.iter_batches(_NARROW_ROWS, columns=schema.names):
                 yield from with_columns(pa.Table.from_batches([batch]), schema).to_batches()
 
 
@@ -218,10 +217,9 @@ def _read_complete_file(source: pa.NativeFile, crawl: str | None, schema: pa.Sch
         _BATCH_ROWS,
         min(_MAX_BATCH_ROWS, _BATCH_BYTES * reader.metadata.num_rows // max(_sum_unpacked_bytes(reader.metadata), 1)),
     )
-    names = _find_columns(reader, schema)
-    for batch in reader.iter_batches(rows, columns=names, use_threads=False):
+    for batch in reader.iter_batches(rows, columns=schema.names, use_threads=False):
         table = pa.Table.from_batches([batch])
-        if crawl is not None and "crawl" in schema.names and "crawl" not in names:
+        if crawl is not None and "crawl" in schema.names:
             # the column that a table is partitioned by is in the folder's name alone
             table = table.append_column("crawl", pa.repeat(pa.scalar(crawl, pa.string()), batch.num_rows))
         yield from with_columns(table, schema).to_batches()
@@ -229,11 +227,6 @@ def _read_complete_file(source: pa.NativeFile, crawl: str | None, schema: pa.Sch
 
 def _sum_unpacked_bytes(stored: pq.FileMetaData) -> int:
     return sum(stored.row_group(number).total_byte_size for number in range(stored.num_row_groups))
-
-
-def _find_columns(reader: pq.ParquetFile, schema: pa.Schema) -> list[str]:
-    stored_columns = set(reader.schema_arrow.names)  # made again at each access
-    return [name for name in schema.names if name in stored_columns]
 
 
 def _crawl_of(address: str) -> str | None:
@@ -249,9 +242,7 @@ def _file_rows(source: pa.NativeFile, targets: pa.Array, schema: pa.Schema) -> I
         for number in range(reader.num_row_groups)
         if _may_contain(reader.metadata.row_group(number).column(position), targets[0].as_py(), targets[-1].as_py())
     ]
-    # a column that was added later is in no older file
-    names = list(dict.fromkeys(["target", *_find_columns(reader, schema)]))
-    for batch in reader.iter_batches(_BATCH_ROWS, groups, names, use_threads=False):
+    for batch in reader.iter_batches(_BATCH_ROWS, groups, ["target", *schema.names], use_threads=False):
         matching = batch.filter(pc.is_in(batch.column("target"), value_set=targets))
         if matching.num_rows:
             yield from with_columns(pa.Table.from_batches([matching]), schema).to_batches()
