@@ -19,7 +19,7 @@ from cc_pipeline.atomic import written_whole
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.locks import locked
 
-#: The layout of this version's tables. It rises with every change of their columns.
+#: The layout of this version's tables. Every change of tables or columns raises it.
 LAYOUT: Final = 7
 NOTE: Final = "home.json"
 #: The note of a lake, in its folder.

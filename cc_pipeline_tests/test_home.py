@@ -8,7 +8,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable, Field
 
+from cc_pipeline.checks.doctor import examine
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.home import LAKE_NOTE, LAYOUT, NOTE, HomeNote, NoteUnreadable, UnknownLayout, read_note
 from cc_pipeline.settings import load_settings
@@ -16,7 +18,7 @@ from cc_pipeline.workspace.claim import claim_home
 from cc_pipeline_tests.world import Bucket, copy_of, workspace_of
 
 #: What becomes of a note: it is gone, was cut, or is something else.
-LOST = [None, "", "{", "[]", '{"layout": 3}']
+LOST = [None, "", "{", "[]", '{"layout": 3}', '{"source": "s3://b", "layout": "x"}']
 
 
 def lose(note: Path, left: str | None) -> None:
@@ -127,6 +129,13 @@ def test_a_home_of_another_layout_is_refused_and_left_alone(bucket: Bucket, home
         workspace_of(bucket[0], home).lake.read("targets")
     assert "make a new home" in refused.value.advice
     assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == before
+
+
+def test_doctor_names_a_table_with_other_columns(home: Path) -> None:
+    DeltaTable(home / "lake" / "tables" / "targets").alter.add_columns([Field("extra", "string")])
+    findings = [finding for finding in examine(load_settings({}, home=str(home))) if finding.topic == "targets"]
+    assert [finding.level for finding in findings] == ["bad"]
+    assert "the table targets has other columns than this version of cc_pipeline writes: extra" in findings[0].text
 
 
 def test_a_note_without_a_layout_has_that_of_this_version(tmp_path: Path) -> None:
