@@ -30,10 +30,10 @@ from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem, S3Fi
 from cc_pipeline.atomic import make_durable_folder, sync_files
 from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.errors import EnvironmentFault, PlaceFault, disk_is_full
+from cc_pipeline.lake.columns import refuse_other_columns
 from cc_pipeline.lake.digests.digest import digest_from_int, digest_to_int
 from cc_pipeline.lake.digests.digest_reader import UNREADABLE, DigestReader
 from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS, UnknownDigests
-from cc_pipeline.lake.evolution import refuse_other_columns
 from cc_pipeline.lake.incomplete_tables import DAMAGE_ADVICE, find_damaged_log_files
 from cc_pipeline.lake.layout import ROW_GROUP_ROWS, StoredFile, list_files, read_actions
 from cc_pipeline.lake.predicates import scan

@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from cc_pipeline.lake.evolution import with_columns
+from cc_pipeline.lake.columns import with_columns
 from cc_pipeline.lake.quoting import is_one_of, quote_literal
 
 #: Values in a list up to which the engine compares each with a file's bounds.

@@ -21,8 +21,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.columns import with_columns
 from cc_pipeline.lake.digests.digest import digest_from_int
-from cc_pipeline.lake.evolution import with_columns
 from cc_pipeline.lake.lake import COMMIT_ADVICE, Lake, TableSpec, lake_fault
 from cc_pipeline.lake.layout import FILE_BYTES, ROW_GROUP_ROWS, StoredFile, clustered_by, list_stored_files
 from cc_pipeline.lake.row_counts import SliceKey, check_balance, count_name

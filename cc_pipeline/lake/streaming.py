@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.evolution import with_columns
+from cc_pipeline.lake.columns import with_columns
 from cc_pipeline.lake.incomplete_tables import DAMAGE_ADVICE
 from cc_pipeline.lake.lake import Lake, PinnedTable, lake_fault
 from cc_pipeline.lake.layout import list_stored_files

@@ -10,7 +10,7 @@ import pytest
 from deltalake import Field
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.evolution import with_columns
+from cc_pipeline.lake.columns import with_columns
 from cc_pipeline.lake.lake import Lake, TableSpec
 
 CRAWL, NUMBER = pa.field("crawl", pa.string(), nullable=False), pa.field("n", pa.int32())
