@@ -1,4 +1,5 @@
-"""``home.json``, the note of a home: the source of its tables, their layout, and the settings that rows depend on.
+"""``home.json``, the note of a home: the source of its tables, their layout, and the settings that rows depend on. A
+note with another layout than this version's is refused.
 
 The path of a source inside the home is stored relative to the home, so that the home can be moved. A lake within the
 home has a copy of the note, for the case that ``home.json`` is lost.
@@ -18,11 +19,8 @@ from cc_pipeline.atomic import written_whole
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.locks import locked
 
-#: The layout of tables that this version writes. Each number above ``OLDEST_LAYOUT`` has a migration
-#: (``workspace/tables.py``); a column that is only added needs none.
-LAYOUT: Final = 6
-#: The oldest layout that can be migrated.
-OLDEST_LAYOUT: Final = 6
+#: The layout of this version's tables. Every change of tables or columns raises it.
+LAYOUT: Final = 7
 NOTE: Final = "home.json"
 #: The note of a lake, in its folder.
 LAKE_NOTE: Final = "cc_pipeline.json"
@@ -31,14 +29,13 @@ _PRIVATE_MODE, _PUBLIC_MODE = 0o600, 0o644
 
 @dataclass(frozen=True, slots=True)
 class HomeNote:
-    """The content of ``home.json``: the address or absolute folder of the home's source, and the home's layout.
+    """The content of ``home.json``: the address or absolute folder of the home's source.
 
     ``choices`` are the settings that its rows were made with, by name; empty until pages were parsed; some may be of
     another version.
     """
 
     source: str
-    layout: int
     choices: Mapping[str, str | bool] = field(default_factory=dict)
 
 
@@ -47,7 +44,7 @@ class NoteUnreadable(EnvironmentFault):
 
 
 class UnknownLayout(EnvironmentFault):
-    """Tables have a layout that this version can neither use nor migrate."""
+    """The tables of a home or lake have another layout than those of this version."""
 
 
 def read_note(home: Path, lake: Path | None = None) -> HomeNote | None:
@@ -55,7 +52,8 @@ def read_note(home: Path, lake: Path | None = None) -> HomeNote | None:
     lake.
 
     ``lake`` is the folder of the home's own lake (default: the usual one). Raises ``EnvironmentFault`` for tables of
-    unknown source and for a damaged note; its subclass ``NoteUnreadable`` for an unreadable one.
+    unknown source and for a damaged note; its subclasses ``NoteUnreadable`` for an unreadable one and ``UnknownLayout``
+    for one of another layout.
     """
     place = home / "lake" if lake is None else lake
     note = _read_note_file(home / NOTE, home, LAYOUT)
@@ -77,7 +75,8 @@ def read_note(home: Path, lake: Path | None = None) -> HomeNote | None:
 
 
 def read_copy(lake: Path) -> HomeNote | None:
-    """Reads the copy of the note in the folder of a lake; ``None`` if there is none that can be read."""
+    """Reads the copy of the note in the folder of a lake; ``None`` if there is none that can be read. Raises
+    ``UnknownLayout``."""
     note = _read_note_file(lake / LAKE_NOTE, lake)
     return None if note is _DAMAGED else note
 
@@ -95,7 +94,7 @@ def is_note_readable(home: Path) -> bool:
 
 
 #: Stands for an invalid note.
-_DAMAGED: Final = HomeNote("", 0)
+_DAMAGED: Final = HomeNote("")
 
 
 def _read_note_file(path: Path, base_folder: Path, layout: int | None = None) -> HomeNote | None:
@@ -109,27 +108,32 @@ def _read_note_file(path: Path, base_folder: Path, layout: int | None = None) ->
             f"{path} cannot be read: {error.strerror or error}", "Check the file's permissions, and the disk."
         ) from error
     try:
-        return parse_note(text, base_folder, layout)
+        return parse_note(text, str(base_folder), layout)
     except ValueError:
         return _DAMAGED
 
 
-def parse_note(text: bytes, base_folder: Path, layout: int | None = None) -> HomeNote:
-    """Parses a note; its folders are relative to ``base_folder``. ``layout`` is the default of its layout.
+def parse_note(text: bytes, place: str, layout: int | None = None) -> HomeNote:
+    """Parses the note of a home or lake; its folders are relative to ``place``. ``layout`` is the default of its
+    layout.
 
-    Raises ``ValueError`` for an invalid note.
+    Raises ``ValueError`` for an invalid note; ``UnknownLayout`` for one of another layout.
     """
     try:
         document = json.loads(text)
         noted_settings = dict(document.get("settings") or {})
         choices = {name: value for name, value in noted_settings.items() if isinstance(value, str | bool)}
-        return HomeNote(
-            resolve_place(base_folder, str(document["source"])),
-            int(document["layout"] if layout is None else document.get("layout", layout)),
-            choices,
-        )
+        note = HomeNote(resolve_place(Path(place), str(document["source"])), choices)
+        note_layout = int(document["layout"] if layout is None else document.get("layout", layout))
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no note of a home: {error!r}") from error
+    if note_layout != LAYOUT:
+        raise UnknownLayout(
+            f"{place} has layout {note_layout}, and this version of cc_pipeline uses layout {LAYOUT}",
+            "Use the version that made it, or make a new home: set CC_PIPELINE_HOME (and CC_PIPELINE_LAKE, if it is "
+            "set) to another folder or address.",
+        )
+    return note
 
 
 def write_note(home: Path, note: HomeNote) -> None:
@@ -142,7 +146,7 @@ def write_note(home: Path, note: HomeNote) -> None:
 
 def to_json(note: HomeNote, source: str) -> dict[str, object]:
     """Returns the note as JSON, with ``source`` as it is to be written."""
-    values: dict[str, object] = {"source": source, "layout": note.layout}
+    values: dict[str, object] = {"source": source, "layout": LAYOUT}
     if note.choices:
         values["settings"] = dict(note.choices)
     return values
@@ -178,18 +182,6 @@ def change_note(home: Path, change: Callable[[HomeNote], HomeNote]) -> bool:
         note = read_note(home) or note
         write_note(home, change(note))
     return True
-
-
-def refuse_unknown_layout(place: str, note: HomeNote) -> None:
-    """Raises ``UnknownLayout`` for a home or lake at ``place`` that this version can neither use nor migrate."""
-    if not OLDEST_LAYOUT <= note.layout <= LAYOUT:
-        supported = f"layout {LAYOUT}" if OLDEST_LAYOUT == LAYOUT else f"layouts {OLDEST_LAYOUT} to {LAYOUT}"
-        raise UnknownLayout(
-            f"{place} was made by another version of cc_pipeline: its files have layout {note.layout}, and "
-            f"this version reads {supported}",
-            "Nothing was changed. Use the version that made the home, or begin a new home: set CC_PIPELINE_HOME (and "
-            "CC_PIPELINE_LAKE, where it is set) to another folder or address.",
-        )
 
 
 def resolve_place(folder: Path, place: str) -> str:

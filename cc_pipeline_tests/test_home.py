@@ -8,16 +8,17 @@ import shutil
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable, Field
 
 from cc_pipeline.checks.doctor import examine
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.home import LAKE_NOTE, LAYOUT, NOTE, NoteUnreadable, UnknownLayout, read_note
+from cc_pipeline.home import LAKE_NOTE, LAYOUT, NOTE, HomeNote, NoteUnreadable, UnknownLayout, read_note
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.claim import claim_home
 from cc_pipeline_tests.world import Bucket, copy_of, workspace_of
 
 #: What becomes of a note: it is gone, was cut, or is something else.
-LOST = [None, "", "{", "[]", '{"layout": 3}']
+LOST = [None, "", "{", "[]", '{"layout": 3}', '{"source": "s3://b", "layout": "x"}']
 
 
 def lose(note: Path, left: str | None) -> None:
@@ -117,18 +118,26 @@ def test_a_private_note_of_somebody_else_keeps_nobody_from_what_is_published(
 
 
 @pytest.mark.parametrize("layout", [1, LAYOUT - 1, LAYOUT + 1])
-def test_a_home_of_another_layout_is_refused_and_left_alone(home: Path, layout: int) -> None:
-    note = home / NOTE
+@pytest.mark.parametrize("name", [NOTE, f"lake/{LAKE_NOTE}"])
+def test_a_home_of_another_layout_is_refused_and_left_alone(bucket: Bucket, home: Path, name: str, layout: int) -> None:
+    note = home / name
     note.write_text(json.dumps(json.loads(note.read_text()) | {"layout": layout}))
-    before = note.read_text()
-    settings = load_settings({}, home=str(home))
-    with pytest.raises(UnknownLayout, match=f"(?s)layout {layout}, and this version reads layout {LAYOUT}.*new home"):
-        workspace_of(settings.source, home).lake.read("targets")
-    assert note.read_text() == before
-    [finding] = [finding for finding in examine(settings) if finding.topic == "layout"]
-    assert finding.level == "bad" and f"layout {layout}" in finding.text
+    before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    with pytest.raises(
+        UnknownLayout, match=f"has layout {layout}, and this version .* uses layout {LAYOUT}"
+    ) as refused:
+        workspace_of(bucket[0], home).lake.read("targets")
+    assert "make a new home" in refused.value.advice
+    assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == before
 
 
-def test_doctor_tells_the_layout(home: Path) -> None:
-    [finding] = [found for found in examine(load_settings({}, home=str(home))) if found.topic == "layout"]
-    assert (finding.level, finding.text) == ("ok", f"the home's tables have layout {LAYOUT}, the newest")
+def test_doctor_names_a_table_with_other_columns(home: Path) -> None:
+    DeltaTable(home / "lake" / "tables" / "targets").alter.add_columns([Field("extra", "string")])
+    findings = [finding for finding in examine(load_settings({}, home=str(home))) if finding.topic == "targets"]
+    assert [finding.level for finding in findings] == ["bad"]
+    assert "the table targets has other columns than this version of cc_pipeline writes: extra" in findings[0].text
+
+
+def test_a_note_without_a_layout_has_that_of_this_version(tmp_path: Path) -> None:
+    (tmp_path / NOTE).write_text(json.dumps({"source": "s3://b"}))
+    assert read_note(tmp_path) == HomeNote("s3://b")

@@ -1,24 +1,20 @@
-"""Homes that are moved, and tables that get new columns."""
+"""Homes that are moved."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import duckdb
-import pyarrow as pa
 import pytest
 
-from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.settings import load_settings
-from cc_pipeline.workspace.workspace import Workspace, open_lake
+from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
 from cc_pipeline_tests.oracles.published import list_differences
 from cc_pipeline_tests.world import NEW, OLD, Bucket, copy_of, extract, harvest, publish, workspace_of
@@ -80,61 +76,3 @@ def test_a_source_within_the_home_may_become_a_link(tmp_path: Path) -> None:
     (home / "minicrawl").rename(elsewhere)
     (home / "minicrawl").symlink_to(elsewhere)
     assert workspace_of(home / "minicrawl", home).lake.read("crawls").num_rows == 0
-
-
-def widened(lake: Lake, table: str) -> pa.Schema:
-    """The lake with one more column in the middle of ``table``, as a later version would have it."""
-    spec = lake.specs[table]
-    fields = list(spec.schema)
-    fields.insert(3, pa.field("added", pa.list_(pa.struct([pa.field("name", pa.string())]))))
-    lake.specs[table] = replace(spec, schema=pa.schema(fields))
-    return lake.specs[table].schema
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("table", ["captures", "records", *PAGE_TABLES, "source_faults", "targets"])
-def test_an_added_column_is_null_in_rows_of_before(published: Path, tmp_path: Path, table: str) -> None:
-    home = shutil.copytree(published, tmp_path / "home")
-    workspace = workspace_in(home)
-    before = published_rows(published)
-    lake = workspace.lake
-    count = lake.read(table).num_rows
-    schema = widened(lake, table)
-    assert lake.read(table)["added"].null_count == count
-    for written in (False, True):  # the column is in no file, and then in the log but still in no file
-        if written:
-            nothing = dict.fromkeys(lake.specs[table].slice_columns, "none")
-            lake.commit(table, schema.empty_table(), [nothing], {"none": "abc"})
-        publish(workspace)
-        with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as connection:
-            (rows,) = connection.execute(f"SELECT count(added) FROM lake.{table}").fetchone() or (None,)
-        assert rows == 0
-    row = dict.fromkeys(schema.names) | {
-        **{field.name: "new" for field in schema if field.type == pa.string() and not field.nullable},
-        **{field.name: 1 for field in schema if pa.types.is_integer(field.type) and not field.nullable},
-        "crawl": NEW,
-        "added": [{"name": "value"}],
-    }
-    fresh = pa.Table.from_pylist([{name: row[name] for name in schema.names}], schema=schema)
-    where = {name: str(row[name]) for name in lake.specs[table].slice_columns}
-    lake.commit(table, fresh, [where], {"test": "abc"})
-    assert lake.read(table)["added"].null_count == count
-    assert lake.read(table, where).to_pylist() == fresh.to_pylist()
-    publish(workspace)
-    with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as connection:
-        (rows,) = connection.execute(f"SELECT count(added) FROM lake.{table}").fetchone() or (None,)
-    assert rows == 1
-    grown = published_rows(home)
-    assert all(grown[name].total() >= before[name].total() for name in VIEWS)
-    assert all(grown[name] == before[name] for name in VIEWS if name not in (table, "ledger", "capture_targets"))
-
-
-def test_a_table_of_a_newer_version_is_not_written(published: Path, tmp_path: Path) -> None:
-    home = shutil.copytree(published, tmp_path / "home")
-    newer = workspace_in(home).lake
-    schema = widened(newer, "targets")
-    newer.commit("targets", schema.empty_table(), [{"slug": "none"}], {"test": "abc"})
-    older = open_lake(load_settings({}, home=str(home)))
-    assert older.read("targets").num_rows > 0
-    with pytest.raises(EnvironmentFault, match=r"(?s)columns this version does not know: added.*newer version"):
-        older.commit("targets", older.read("targets"), [], {"test": "abd"})

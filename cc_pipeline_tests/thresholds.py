@@ -30,7 +30,7 @@ SHRUNK: Final[dict[str, dict[str, Any]]] = {
         "MAX_MERGED_FILES": 5,
         "SMALL_BYTES": 16 << 10,
     },
-    "lake.compaction": {"_SORTED_IN_MEMORY": 8 << 10, "_MAY_BE_LARGE": 1 << 10, "_FILES_PER_COMMIT": 2},
+    "lake.compaction": {"_SORTED_IN_MEMORY": 8 << 10, "_MAY_BE_LARGE": 1 << 10},
     "lake.streaming": {
         "_BATCH_ROWS": 3, "_NARROW_ROWS": 16, "_BATCH_BYTES": 4 << 10, "_MAX_BATCH_ROWS": 8, "_SMALL_BYTES": 1 << 10,
         "_SMALL_FILE": 1 << 10,
@@ -66,8 +66,7 @@ SHRUNK: Final[dict[str, dict[str, Any]]] = {
     "extraction.parsed_pages": {"BATCH_ROWS": 8, "_BATCH_BYTES": 32 << 10, "CHUNK_PAGES": 16, "_WRITE_BYTES": 4 << 10},
     "extraction.whole_files": {"_BATCH_ROWS": 4},
     "publish.views": {"_MAX_NAMED_TARGETS": 1},
-    "maintenance.maintain": {"_MAX_MERGED_BYTES": 64 << 10, "_MAX_FOLDED_DIGESTS": 200, "_MAX_EVENED_BYTES": 64 << 10,
-    "_MAX_FOOTERS": 4},
+    "maintenance.maintain": {"_MAX_MERGED_BYTES": 64 << 10, "_MAX_FOLDED_DIGESTS": 200},
     "maintenance.purge": {"_SLICES_AT_ONCE": 2, "_FILES_AT_ONCE": 1},
     "maintenance.record_moves": {"_MAX_READ_BYTES": 4 << 10, "_JOURNAL_BATCH_ROWS": 4},
 }  # fmt: skip
@@ -84,7 +83,7 @@ STAYS: Final = frozenset(
     _LOCK_WAIT_SECONDS _LONG_TEXT _MAX_ATTEMPTS _MAX_BLOCK _MAX_JSON_BYTES _MAX_LEASE_BYTES _MAX_LIST_BYTES
     _MAX_NAMED_SLICES _MAX_NAMED_TARGETS _MAX_NOTE_BYTES _MAX_SECONDS _MAX_SOURCES _MAX_STEPS
     _MAX_SYNCED_ENTRIES _MAX_THREADS _MEMBERS _MEMBER_BYTES _MIN_LABEL_LETTERS _NO_OFFSET
-    _NO_TABLE _OUTLINED_MEMBERS _PARALLEL _PARALLEL_FILES _PARALLEL_FOOTERS _PARALLEL_READS _PENDING_PER_THREAD
+    _NO_TABLE _OUTLINED_MEMBERS _PARALLEL _PARALLEL_FILES _PARALLEL_READS _PENDING_PER_THREAD
     _PROBES _PROOF_SECONDS _RANDOM _RANGES_AN_EXTRA _RENEWALS _RETAINED_LISTS _SAMPLE_FILES _SHOWN_FAULTS
     _SUSPECT_AFTER _TRAILER _TRIES _UNKNOWN_SIZE _UNPROVEN_TRIES _WIDE_SHARE
     """.split()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,8 +23,7 @@ from cc_pipeline.documents.html import tree_builder
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 from cc_pipeline.harvesting.crawls import known_crawls, probe, unknown_crawl_error
-from cc_pipeline.home import LAYOUT, format_setting, read_note
-from cc_pipeline.lake.evolution import find_pending
+from cc_pipeline.home import format_setting, read_note
 from cc_pipeline.lake.incomplete_tables import HINT, find_damaged_files
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.published_file import enable_s3_reads, get_s3_location
@@ -41,7 +39,6 @@ from cc_pipeline.transport.states import HostState, budget_state
 from cc_pipeline.workspace.claim import is_home_of, remembered_source
 from cc_pipeline.workspace.crawl_list import ago
 from cc_pipeline.workspace.miscounts import MAKE_AGAIN, describe_miscounts, find_changed_miscounts
-from cc_pipeline.workspace.tables import MIGRATIONS
 from cc_pipeline.workspace.workspace import Workspace, limits_of, open_lake, open_workspace
 
 #: Free bytes below which the disk is reported: records and tables need gigabytes.
@@ -114,7 +111,6 @@ def _check_home(settings: Settings) -> Iterator[Finding]:
         yield Finding("bad", "home", text, advice)
     else:
         yield Finding("ok", "home", f"{settings.home}, of {home_source}")
-        yield from _check_layout(settings)
         yield from _check_choices(settings)
 
 
@@ -128,29 +124,6 @@ def _check_choices(settings: Settings) -> Iterator[Finding]:
             yield Finding("note", "settings", text, f"To change the home: cc-pipeline settings {name}={variable}")
         else:
             yield Finding("ok", "settings", f"this home uses {name}={home_value}")
-
-
-def _check_layout(settings: Settings) -> Iterator[Finding]:
-    note = read_note(settings.home)
-    if note is None:
-        return
-    try:
-        steps = find_pending(settings.home, MIGRATIONS)
-        price = sum(step.price(open_lake(settings)) for step in steps)
-    except CcPipelineError as error:
-        yield Finding("bad", "layout", str(error))
-        return
-    if not steps:
-        yield Finding("ok", "layout", f"the home's tables have layout {note.layout}, the newest")
-        return
-    step_texts = "; ".join(step.description for step in steps)
-    advice = (
-        "Run: cc-pipeline doctor --migrate."
-        if price
-        else "Nothing to do: the next run migrates the home, and rewrites no table."
-    )
-    text = f"the home's tables have layout {note.layout}; this version needs layout {LAYOUT}: {step_texts}"
-    yield Finding("note", "layout", text, advice)
 
 
 def _check_contact(settings: Settings) -> Iterator[Finding]:
@@ -264,11 +237,8 @@ def _check_tables(workspace: Workspace) -> Iterator[Finding]:
     yield from _check_row_counts(settings, lake)
     yield from _check_missing_records(lake)
     yield from _check_rolled_back_slices(lake)
-    # a table of an older layout stays as it is: doctor does not migrate
-    with suppress(CcPipelineError):  # reported above, with the layout
-        if not find_pending(settings.home, MIGRATIONS):
-            yield from _check_balance(workspace)
-            yield from _check_publication(workspace)
+    yield from _check_balance(workspace)
+    yield from _check_publication(workspace)
 
 
 def _check_unknown_tables(lake: Lake) -> Iterator[Finding]:
@@ -341,9 +311,6 @@ def _check_stored_records(workspace: Workspace) -> Iterator[Finding]:
     if not is_home_of(settings):
         return
     try:
-        # notes of an older layout are invalid for this version, and doctor does not migrate
-        if find_pending(settings.home, MIGRATIONS):
-            return
         lost = find_lost_records(workspace)
     except CcPipelineError as error:
         yield Finding("bad", "stored", f"the files of stored records cannot be checked: {error}")

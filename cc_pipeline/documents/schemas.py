@@ -16,8 +16,7 @@ from cc_pipeline.capture_columns import KEY_COLUMNS, TIMESTAMP
 from cc_pipeline.columns import Column, schema_of
 from cc_pipeline.documents.signals.quality import Quality
 
-#: Increased with every change of a row's values, new columns included: stages parse rows of an older version again,
-#: without fetching.
+#: Increased with every change of a row's values: stages parse rows of an older version again, without fetching.
 PARSER_VERSION = "8"
 #: The value of the column ``parser``.
 PARSER = "cc_pipeline.documents"

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from cc_pipeline.atomic import make_durable_folder, sync_files
 from cc_pipeline.errors import PlaceFault
+from cc_pipeline.lake.columns import with_columns
 from cc_pipeline.lake.content_digests import combine_digests, compute_content_digests
 from cc_pipeline.lake.lake import GENERATION, Lake, TableSpec, lake_fault
 from cc_pipeline.lake.layout import FILE_BYTES, ROW_GROUP_ROWS, StoredFile, clustered_by
@@ -244,25 +245,10 @@ def _join_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Itera
     for batch in batches:
         if not batch.num_rows:
             continue
-        waiting.append(in_schema(pa.Table.from_batches([batch]), schema))
+        waiting.append(with_columns(pa.Table.from_batches([batch]), schema))
         size += batch.nbytes
         if len(waiting) == _JOINED_BATCHES or size > _JOINED_BYTES:
             yield pa.concat_tables(waiting).combine_chunks() if len(waiting) > 1 else waiting[0]
             waiting, size = [], 0
     if waiting:
         yield pa.concat_tables(waiting).combine_chunks()
-
-
-def in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """``table`` with the columns of ``schema``, in its order and types. Raises ``pa.ArrowInvalid`` for a value that the
-    type cannot hold, or a missing one, ``KeyError`` for a column that is not there."""
-    if table.schema.equals(schema):
-        return table
-    columns = []
-    for column in schema:
-        values = table.column(column.name)
-        if not column.nullable and values.null_count:
-            raise pa.ArrowInvalid(f"no value in column {column.name}, which must have one")
-        # to cast each column costs a millisecond a batch
-        columns.append(values if values.type.equals(column.type) else values.cast(column.type))
-    return pa.Table.from_arrays(columns, schema=schema)

@@ -26,6 +26,7 @@ from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem, S3Fi
 from cc_pipeline.atomic import make_durable_folder, sync_files
 from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.errors import EnvironmentFault, PlaceFault, disk_is_full
+from cc_pipeline.lake.columns import refuse_other_columns
 from cc_pipeline.lake.damaged_files import DAMAGE_ADVICE, find_damaged_log_files
 from cc_pipeline.lake.layout import ROW_GROUP_ROWS, StoredFile, list_files, read_actions
 
@@ -388,7 +389,7 @@ class Lake:
         self, spec: TableSpec, version: int | None = None, *, kept_handle: DeltaTable | None = None
     ) -> DeltaTable | None:
         """Reads the log of a table, up to now or to ``version``; ``None`` if it does not exist. ``kept_handle`` reads
-        only new entries. Raises ``EnvironmentFault``."""
+        only new entries. Raises ``EnvironmentFault``, also for a table with other columns than its spec."""
         try:
             if kept_handle is None:
                 handle = DeltaTable(self.address(spec.name), version, storage_options=self._options)
@@ -402,6 +403,8 @@ class Lake:
             raise lake_fault(f"could not open {self.address(spec.name)}", error) from error
         if version is None and self._has_empty_entry(spec.name, handle.version()):
             self._refuse_damaged_log(spec.name)
+        if spec.name in self.specs:
+            refuse_other_columns(spec.name, handle.schema(), spec.stored_schema)
         return handle
 
     def forget(self, table: str) -> None:
@@ -427,20 +430,13 @@ class Lake:
         return "://" in address or _exists(Path(f"{address}/_delta_log/{version + 1:020}.json"))
 
     def prepare(self, table: str) -> DeltaTable:
-        """A handle at the newest version of a table, which is made if it does not exist. Raises ``EnvironmentFault``,
-        also for a table with other columns than its spec: another version wrote it."""
+        """A handle at the newest version of a table, which is made if it does not exist. Raises ``EnvironmentFault``."""
         spec = self.specs[table]
         handle = self.handle(spec)
         if handle is None:
             self._create(spec)
             handle = self.handle(spec)
             assert handle is not None, "it was made"
-        stored = {column.name for column in handle.schema().fields}
-        if differing := sorted(stored ^ set(spec.stored_schema.names)):
-            raise EnvironmentFault(
-                f"the table {self.address(table)} has other columns than this version writes: {', '.join(differing)}",
-                "Another version of cc_pipeline wrote it. Use that version, or another home.",
-            )
         return handle
 
     def _create(self, spec: TableSpec) -> None:

@@ -12,8 +12,8 @@ from typing import Final
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from cc_pipeline.lake.columns import with_columns
 from cc_pipeline.lake.quoting import is_one_of, quote_literal
-from cc_pipeline.lake.files import in_schema
 
 #: Values in a list up to which the engine compares each with a file's bounds.
 _MAX_COMPARED_VALUES: Final = 20
@@ -43,7 +43,7 @@ def scan(handle: DeltaTable, schema: pa.Schema, where: Where) -> Iterator[pa.Rec
         wider.names, " AND ".join(_write_condition(*condition) for condition in where.items()) or None
     )
     for batch in pa.RecordBatchReader.from_stream(scanned):
-        rows = in_schema(pa.Table.from_batches([batch]), wider)
+        rows = with_columns(pa.Table.from_batches([batch]), wider)
         for name, values in large_lists.items():
             encoded = rows.column(name).combine_chunks().dictionary_encode()
             matches = pa.array([value in values for value in encoded.dictionary.to_pylist()], pa.bool_())

@@ -22,8 +22,8 @@ from deltalake.exceptions import DeltaError
 
 from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.columns import with_columns
 from cc_pipeline.lake.damaged_files import DAMAGE_ADVICE
-from cc_pipeline.lake.files import in_schema
 from cc_pipeline.lake.keyed import read_newest
 from cc_pipeline.lake.lake import GENERATION, Lake, PinnedTable, lake_fault
 from cc_pipeline.lake.layout import StoredFile
@@ -239,7 +239,7 @@ def _read_complete_file(source: pa.NativeFile, crawl: str | None, schema: pa.Sch
     stored_columns = set(reader.schema_arrow.names)  # made again at each access
     names = [name for name in schema.names if name in stored_columns]
     for batch in reader.iter_batches(rows, columns=names, use_threads=False):
-        yield from in_schema(_add_crawl(pa.Table.from_batches([batch]), crawl, schema), schema).to_batches()
+        yield from with_columns(_add_crawl(pa.Table.from_batches([batch]), crawl, schema), schema).to_batches()
 
 
 def _sum_unpacked_bytes(stored: pq.FileMetaData) -> int:
@@ -269,7 +269,7 @@ def _read_file(
         ]
         names = [name for name in schema.names if name not in file.partition]
         for batch in reader.iter_batches(batch_rows, groups, names, use_threads=False):
-            yield from in_schema(_add_crawl(pa.Table.from_batches([batch]), file.crawl, schema), schema).to_batches()
+            yield from with_columns(_add_crawl(pa.Table.from_batches([batch]), file.crawl, schema), schema).to_batches()
 
 
 def _add_crawl(rows: pa.Table, crawl: str | None, schema: pa.Schema) -> pa.Table:

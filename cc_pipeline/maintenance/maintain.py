@@ -10,7 +10,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
@@ -19,7 +19,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.compaction import Bounds, compact_due, is_due, rewrite_incomplete_files
+from cc_pipeline.lake.compaction import Bounds, compact_due, is_due
 from cc_pipeline.lake.digests.folding import fold, sweep_folded
 from cc_pipeline.lake.snapshot import Publication, pins_another_log, read_pinned_versions
 from cc_pipeline.lake.streaming import list_crawls
@@ -47,9 +47,6 @@ _MAX_MERGED_BYTES = 512 << 20
 _MAX_SECONDS = 30
 #: Maximum digests of a table's log that a publication folds.
 _MAX_FOLDED_DIGESTS = 100_000
-#: Limits for files without added columns: as long as there are any, readers open the footers of all files.
-_MAX_EVENED_BYTES = 64 << 20
-_MAX_FOOTERS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,21 +116,15 @@ def merge_and_publish(workspace: Workspace) -> Publication:
 def _merge(workspace: Workspace, bounds: Bounds, *, wait: bool) -> dict[str, int]:
     """Merges due files and returns their numbers by table; none if another process merges, unless ``wait``."""
     lake = workspace.lake
-    evening_bounds = bounds if wait else replace(bounds, max_bytes=_MAX_EVENED_BYTES)
     merged = dict.fromkeys(lake.specs, 0)
     # the lock and the lease are taken only if there is work
     with lake.hold_versions():
         due_tables = [name for name in merged if is_due(lake, name, bounds)]
-        uneven_tables = [name for name in merged if lake.pin(name).uneven]
-    if due_tables or uneven_tables:
+    if due_tables:
         scratch = workspace.scratch / "merging"
         with _hold_merge_lock(workspace, wait=wait) as has_lock:
             for name in due_tables if has_lock else ():
                 merged[name] = compact_due(lake, name, scratch, bounds)
-            for name in uneven_tables if has_lock else ():
-                merged[name] += rewrite_incomplete_files(
-                    lake, name, scratch, evening_bounds, None if wait else _MAX_FOOTERS
-                )
             if has_lock:  # otherwise another thread of this process may be merging there
                 shutil.rmtree(scratch, ignore_errors=True)
         # Arrow keeps freed memory for itself; the next steps need it elsewhere

@@ -2,7 +2,7 @@
 
 The note of a home is ``home.json``; a lake within the home has a copy of it. A lake outside the home has a note of its
 own. Several homes with the same source may use it: the first writes the note with a conditional put, the others read
-it. The layout of such a lake is that of its tables, whatever the note of a home says.
+it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from cc_pipeline.addresses import redact_address
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.home import (
     LAKE_NOTE,
-    LAYOUT,
     HomeNote,
     change_note,
     format_setting,
@@ -26,7 +25,6 @@ from cc_pipeline.home import (
     parse_note,
     read_copy,
     read_note,
-    refuse_unknown_layout,
     to_json,
     write_copy,
     write_note,
@@ -74,7 +72,6 @@ def claim_home(settings: Settings) -> None:
     home_note, copy = read_note(home, lake), None if lake is None else read_copy(lake)
     _refuse_other_source(settings, home_note, copy)
     note = _renew_note(settings, home_note)
-    refuse_unknown_layout(str(home), note)
     try:
         home.mkdir(parents=True, exist_ok=True)
         settings.dagster_home.mkdir(exist_ok=True)
@@ -114,7 +111,7 @@ def _refuse_other_source(settings: Settings, home_note: HomeNote | None, copy: H
 
 def _renew_note(settings: Settings, home_note: HomeNote | None) -> HomeNote:
     """The note of the home (default: a new one)."""
-    return home_note or HomeNote(settings.source, LAYOUT)
+    return home_note or HomeNote(settings.source)
 
 
 def change_source(settings: Settings, source: str, lake: Transport) -> None:
@@ -131,36 +128,24 @@ def change_source(settings: Settings, source: str, lake: Transport) -> None:
         _write_lake(lake, replace(lake_note, source=source))
 
 
-def claim_lake(lake: Transport, home: Path, source: str) -> None:
-    """Writes the note of the lake if it has none, and updates the note of ``home`` to the layout of the lake.
+def claim_lake(lake: Transport, source: str) -> None:
+    """Writes the note of the lake if it has none.
 
     Raises ``UserInputError`` for a lake of another source; ``UnknownLayout`` for a lake of another layout;
     ``EnvironmentFault`` for an invalid note, and if the lake cannot be read or written.
     """
-    home_note = read_note(home)
-    assert home_note is not None
+    bare_source = redact_address(source)
     lake_note = _read_lake(lake)
     if lake_note is None:
-        first = HomeNote(source, home_note.layout)
+        first = HomeNote(bare_source)
         _write_lake(lake, first, only_if_absent=True)
         # another home may have been first, even at a server without conditional puts
-        lake_note = _read_lake(lake) or home_note
-    if lake_note.source != redact_address(source):
+        lake_note = _read_lake(lake) or first
+    if lake_note.source != bare_source:
         raise UserInputError(
-            f"the lake {lake.source} holds tables of {lake_note.source}, not of {redact_address(source)}. Set "
+            f"the lake {lake.source} holds tables of {lake_note.source}, not of {bare_source}. Set "
             f"CC_PIPELINE_LAKE to another folder or bucket, or CC_PIPELINE_HOME to a home of {lake_note.source}"
         )
-    refuse_unknown_layout(f"the lake {lake.source}", lake_note)
-    # migrated by another home, or not yet migrated although this home was, with another lake
-    change_note(home, lambda home_note: replace(home_note, layout=lake_note.layout))
-
-
-def note_layout(lake: Transport, home: Path, source: str) -> None:
-    """Notes in the lake that its tables have the layout of ``home``, which has just migrated them."""
-    home_note, lake_note = read_note(home), _read_lake(lake)
-    assert home_note is not None
-    choices = lake_note.choices if lake_note is not None else {}
-    _write_lake(lake, HomeNote(source, home_note.layout, choices))
 
 
 def agree_on_choices(lake: Transport, values: Mapping[str, str | bool], *, overwrite: bool = False) -> None:
@@ -193,7 +178,7 @@ def _read_lake(lake: Transport) -> HomeNote | None:
             return None
         raise _lake_fault(lake, "read", fault) from fault
     try:
-        return parse_note(data, Path(lake.source))
+        return parse_note(data, lake.source)
     except ValueError as error:
         raise EnvironmentFault(
             f"{lake.source}/{LAKE_NOTE} cannot be read: it should say which source the lake's tables come from",

@@ -78,10 +78,9 @@ class Workspace:
 
     @cached_property
     def lake(self) -> Lake:
-        """The tables. First use claims home and lake for their source and brings them to the layout of this version.
+        """The tables. First use claims home and lake for their source.
 
-        Raises ``EnvironmentFault`` if that would rewrite tables (``cc-pipeline doctor --migrate`` does that), and for a
-        home or lake of a newer version; ``UserInputError`` for one of another source.
+        Raises ``UnknownLayout`` for a home or lake of another layout; ``UserInputError`` for one of another source.
         """
         self.claim()
         return open_lake(self.settings)
@@ -90,7 +89,7 @@ class Workspace:
         """Claims the home, and a lake outside it, for the source; raises as :attr:`lake`."""
         claim_home(self.settings)
         if self.settings.has_separate_lake:
-            claim_lake(self.place, self.settings.home, self.settings.source)
+            claim_lake(self.place, self.settings.source)
 
     def agree_on_digests(self) -> None:
         """Notes the digest policy in a lake outside the home. Raises ``UserInputError`` if other homes of that lake
@@ -300,7 +299,7 @@ def open_transport(
 
 
 def open_lake(settings: Settings) -> Lake:
-    """Opens the tables of the settings' lake. It neither claims nor migrates the home."""
+    """Opens the tables of the settings' lake. It does not claim the home."""
     return Lake(settings.lake, all_tables(), lake_options(settings))
 
 

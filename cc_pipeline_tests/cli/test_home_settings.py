@@ -10,7 +10,7 @@ import pytest
 
 from cc_pipeline.defs import engines
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.home import LAYOUT, HomeNote, note_choices, read_note, write_note
+from cc_pipeline.home import LAYOUT, NOTE, HomeNote, note_choices, read_note, write_note
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.workspace import open_lake
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
@@ -109,7 +109,7 @@ def test_a_home_whose_source_has_moved_is_told_its_new_address(cli: Cli, world: 
 
 
 def test_a_home_without_pages_takes_what_it_is_told(tmp_path: Path) -> None:
-    write_note(tmp_path, HomeNote("s3://bucket", LAYOUT))
+    write_note(tmp_path, HomeNote("s3://bucket"))
     assert chosen(tmp_path) == {}
     assert load_settings({EXTRACTOR: "quality"}, home=str(tmp_path)).extractor == "quality"
     note_choices(tmp_path, {"extractor": "quality", "markdown": True})
@@ -146,3 +146,12 @@ def test_an_engine_that_is_not_ready_is_told_before_anything_is_fetched_again(
     assert (said.status, "this engine is not ready" in said.err) == (1, True)
     said = cli("doctor", "--repair", "--source", world.bucket, "--home", home)
     assert (said.status, "this engine is not ready" in said.err) == (1, True)
+
+
+@pytest.mark.parametrize("command", [["doctor"], ["doctor", "--repair"], ["settings"], ["crawls"]], ids=" ".join)
+def test_commands_refuse_a_home_of_another_layout(cli: Cli, tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / NOTE).write_text(json.dumps({"source": "s3://bucket", "layout": LAYOUT - 1}))
+    refused = cli(*command, "--home", tmp_path)
+    assert refused.status == 1
+    assert f"{tmp_path} has layout {LAYOUT - 1}" in refused.told
+    assert "make a new home" in refused.told

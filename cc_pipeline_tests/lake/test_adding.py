@@ -162,15 +162,6 @@ def test_slices_without_rows_are_committed_with_their_digests(lake: Lake) -> Non
     assert write_rows(lake.root, None, SORTED, "A", [], "task") == []
 
 
-def test_columns_that_a_table_lacks_are_added(lake: Lake) -> None:
-    fewer = pa.schema([field for field in SCHEMA if field.name not in ("extra", "where")])
-    before = Lake(lake.root, [TableSpec("sorted", fewer, SLICE, ("target", "value"))])
-    before.commit("sorted", rows([("x", 1), ("y", 2)], schema=fewer), slices("x", "y"), {"d": "1"})
-    commit_added(lake, "sorted", written(lake, "sorted", [("x", 3)]), slices("x"), {"d": "2"})
-    found = {(row["target"], row["value"], row["extra"] is None) for row in lake.read("sorted").to_pylist()}
-    assert found == {("x", 3, False), ("y", 2, True)}
-
-
 def test_the_same_commit_again_changes_nothing(lake: Lake, tmp_path: Path) -> None:
     commit(lake, "sorted", [("x", 1), ("y", 2)], "x", "y")
     added = [AddedFile(**json.loads(json.dumps(one.plain()))) for one in written(lake, "sorted", [("x", 3)])]

@@ -16,7 +16,6 @@ from cc_pipeline.lake.compaction import (
     compact_files,
     is_due,
     open_fixed_version,
-    rewrite_incomplete_files,
 )
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.layout import (
@@ -306,30 +305,6 @@ def test_a_bound_of_bytes_still_merges_the_smallest() -> None:
     assert find_due_merges(files, 1, 2 * MB) == []
     wide = [stored("a", "z", 16 * MB + n) for n in range(12)]
     assert find_due_merges(wide, max_bytes=100 * MB) == [wide[:6]]
-
-
-def test_files_that_lack_added_columns_are_written_anew_and_the_note_is_taken_back(tmp_path: Path) -> None:
-    root = str(tmp_path / "lake")
-    narrow = Lake(root, [TableSpec("things", pa.schema([*SCHEMA][:-1]), ("crawl", "target"))])
-    for target in "abc":
-        data = rows(target, range(3)).drop(["text"])
-        narrow.commit("things", data, [{"crawl": CRAWL, "target": target}], {target: "a"})
-    lake = Lake(root, [SPEC])
-    commit(lake, "d", range(4))
-    before = content(lake)
-    assert lake.pin("things").uneven
-    assert rewrite_incomplete_files(lake, "things", tmp_path / "scratch", Bounds(), max_files=3) == 0
-    assert rewrite_incomplete_files(lake, "things", tmp_path / "scratch", Bounds(max_bytes=10)) == 0
-    assert lake.pin("things").uneven
-    assert rewrite_incomplete_files(lake, "things", tmp_path / "scratch", Bounds()) == 3
-    assert not lake.pin("things").uneven
-    assert all("text" in pq.ParquetFile(path).schema_arrow.names for path in lake.pin("things").files)
-    assert content(lake) == before
-    # columns that are added after that are noted again
-    wider = TableSpec("things", pa.schema([*SCHEMA, pa.field("more", pa.string())]), ("crawl", "target"))
-    wide = Lake(root, [wider])
-    wide.commit("things", pa.concat_tables([rows("e", range(1))]).append_column("more", pa.array(["x"])), [], {})
-    assert wide.pin("things").uneven
 
 
 def test_rows_of_a_slice_are_looked_for_only_in_files_that_may_have_them(

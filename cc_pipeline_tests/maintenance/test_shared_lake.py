@@ -16,17 +16,15 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 
-from cc_pipeline import home as homes
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.locate import find_captures
 from cc_pipeline.harvesting.catalog import open_catalog
 from cc_pipeline.harvesting.crawl_index import is_harvested
 from cc_pipeline.home import LAKE_NOTE as NOTE
-from cc_pipeline.home import LAYOUT, HomeNote, UnknownLayout, read_note, write_note
+from cc_pipeline.home import LAYOUT, UnknownLayout, read_note
 from cc_pipeline.lake import snapshot as pins
 from cc_pipeline.lake.compaction import Bounds
-from cc_pipeline.lake.evolution import Migration
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.snapshot import read_pinned_versions
@@ -34,7 +32,6 @@ from cc_pipeline.maintenance import maintain
 from cc_pipeline.maintenance import maintain as lease
 from cc_pipeline.maintenance.maintain import hold_lease, run_maintenance
 from cc_pipeline.publish.publish import find_publication_lag
-from cc_pipeline.workspace import workspace as workspaces
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, OLD, Bucket, extract, harvest, publish, workspace_of
 
@@ -70,11 +67,14 @@ def test_a_lake_inside_its_home_says_whose_it_is(tmp_path: Path) -> None:
     assert noted(tmp_path) == {"source": "https://one.example", "layout": LAYOUT}
 
 
-def test_a_lake_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("layout", [LAYOUT - 1, LAYOUT + 1])
+def test_a_lake_of_another_layout_is_refused_and_left_alone(tmp_path: Path, layout: int) -> None:
+    note = {"source": "https://one.example", "layout": layout}
     (tmp_path / "lake").mkdir()
-    (tmp_path / "lake" / NOTE).write_text(json.dumps({"source": "https://one.example", "layout": LAYOUT + 1}))
-    with pytest.raises(UnknownLayout, match=f"layout {LAYOUT + 1}, and this version reads"):
+    (tmp_path / "lake" / NOTE).write_text(json.dumps(note))
+    with pytest.raises(UnknownLayout, match=f"lake has layout {layout}, and this version .* layout {LAYOUT}"):
         shared("https://one.example", tmp_path, "home").lake  # noqa: B018  # claims the lake
+    assert noted(tmp_path) == note
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"source": "x"}', "PAR1"])
@@ -84,38 +84,6 @@ def test_a_note_that_says_nothing_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(EnvironmentFault, match="cannot be read: it should say which source"):
         shared("https://one.example", tmp_path, "home").lake  # noqa: B018  # claims the lake
     assert (tmp_path / "lake" / NOTE).read_text() == text
-
-
-def test_a_shared_lake_is_migrated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ran: list[Lake] = []
-    monkeypatch.setattr(homes, "OLDEST_LAYOUT", LAYOUT - 1)
-    monkeypatch.setattr(workspaces.Workspace.migrate, "__defaults__", ([Migration(LAYOUT, "a step", ran.append)],))
-    (tmp_path / "lake").mkdir()
-    (tmp_path / "lake" / NOTE).write_text(json.dumps({"source": "https://one.example", "layout": LAYOUT - 1}))
-    for name in ("one", "two", "three"):
-        home = tmp_path / name
-        home.mkdir()
-        # the third was migrated with another lake
-        write_note(home, HomeNote("https://one.example", LAYOUT if name == "three" else LAYOUT - 1))
-        assert shared("https://one.example", tmp_path, name).lake.specs
-        assert read_note(home) == HomeNote("https://one.example", LAYOUT)
-    assert len(ran) == 1
-    assert noted(tmp_path)["layout"] == LAYOUT
-
-
-def test_a_home_that_was_migrated_with_another_lake_migrates_this_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ran: list[Lake] = []
-    monkeypatch.setattr(homes, "OLDEST_LAYOUT", LAYOUT - 1)
-    monkeypatch.setattr(workspaces.Workspace.migrate, "__defaults__", ([Migration(LAYOUT, "a step", ran.append)],))
-    (tmp_path / "lake").mkdir()
-    (tmp_path / "lake" / NOTE).write_text(json.dumps({"source": "https://one.example", "layout": LAYOUT - 1}))
-    (tmp_path / "home").mkdir()
-    write_note(tmp_path / "home", HomeNote("https://one.example", LAYOUT))
-    assert shared("https://one.example", tmp_path, "home").lake.specs
-    assert len(ran) == 1
-    assert noted(tmp_path)["layout"] == LAYOUT
 
 
 def test_what_one_home_harvested_another_one_looks_up_at_once(bucket: Bucket, tmp_path: Path) -> None:

@@ -72,12 +72,6 @@ def doctor(
     checks: Annotated[
         bool, typer.Option("--checks", help="Only run all checks of tables and files, over the whole lake.")
     ] = False,
-    migrate: Annotated[
-        bool, typer.Option("--migrate", help="Only migrate a home of an older version to the current layout.")
-    ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="With --migrate: do not ask for confirmation before tables are rewritten.")
-    ] = False,
 ) -> None:
     """Check settings, source, engine, disk, request budget, tables and stored files; say what to do about each problem.
 
@@ -89,9 +83,6 @@ def doctor(
 
     --checks runs the checks of the job check_everything without Dagster, and so not those of failed partitions. It
     takes long on a large lake.
-
-    Migrations that rewrite nothing are done by the next run. --migrate does those that rewrite tables. It first shows
-    how many bytes it will rewrite. As many must be free: the old files are kept until maintenance deletes them.
 
     [bold]Examples[/]
 
@@ -106,8 +97,6 @@ def doctor(
       cc-pipeline doctor --live
 
       cc-pipeline doctor --checks
-
-      cc-pipeline doctor --migrate
     """
     from cc_pipeline.checks.doctor import budget_findings, examine
     from cc_pipeline.defs.engines import find_engine
@@ -123,10 +112,8 @@ def doctor(
         raise UserInputError("--all works only with --verify; add --verify")
     if live and (verify or repair):
         raise UserInputError("--live tests the source, --verify and --repair check this home; use one of them")
-    if migrate and (live or verify or repair):
-        raise UserInputError("--migrate cannot be combined with --live, --verify or --repair")
-    if checks and (live or verify or repair or migrate):
-        raise UserInputError("--checks cannot be combined with --live, --verify, --repair or --migrate")
+    if checks and (live or verify or repair):
+        raise UserInputError("--checks cannot be combined with --live, --verify or --repair")
     if checks:
         from cc_pipeline.checks.evaluate import evaluate_checks
         from cc_pipeline.home import read_note
@@ -145,9 +132,6 @@ def doctor(
         from cc_pipeline.checks.source_probe import probe_source
 
         _print_findings(probe_source(settings))
-        return
-    if migrate:
-        migrate_home(settings, yes=yes)
         return
     engine = find_engine(settings.engine)
     if repair:
@@ -169,31 +153,6 @@ def _print_findings(findings: Iterable[Finding]) -> None:
         is_bad = is_bad or finding.level == "bad"
     if is_bad:
         raise typer.Exit(1)
-
-
-def migrate_home(settings: Settings, *, yes: bool) -> None:
-    """Migrates the home to this version's layout. A stopped migration continues."""
-    from cc_pipeline.home import LAYOUT, read_note
-    from cc_pipeline.lake.evolution import find_pending
-    from cc_pipeline.workspace.tables import MIGRATIONS
-    from cc_pipeline.workspace.workspace import open_lake, open_workspace
-
-    if read_note(settings.home) is None:
-        raise UserInputError(f"{settings.home} is no home yet, so there is nothing to migrate; check --home")
-    with open_workspace(settings) as workspace:
-        workspace.claim()
-        lake = open_lake(settings)
-        steps = find_pending(settings.home, MIGRATIONS)
-        if not steps:
-            console.print(f"{settings.home} needs no migration (layout {LAYOUT})", soft_wrap=True)
-            return
-        price = sum(step.price(lake) for step in steps)
-        for step in steps:
-            console.print(f"layout {step.layout}: {step.description}; rewrites {step.price(lake):,} bytes")
-        if price and not yes and not typer.confirm(f"This rewrites {price:,} bytes and needs as many free. Go on?"):
-            raise typer.Exit(1)
-        workspace.migrate(MIGRATIONS, rewrite=True)
-    console.print(f"{settings.home} has layout {LAYOUT} now")
 
 
 def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 3000) -> None:
