@@ -77,7 +77,6 @@ def claim_home(settings: Settings) -> None:
     refuse_unknown_layout(str(home), note)
     try:
         home.mkdir(parents=True, exist_ok=True)
-        settings.dagster_home.mkdir(exist_ok=True)
         if lake is not None:
             lake.mkdir(parents=True, exist_ok=True)
     except OSError as error:
