@@ -62,11 +62,16 @@ def without_published(home: Path) -> None:
     (home / "cc.duckdb").unlink()
 
 
+def without_notes(home: Path) -> None:
+    used(home)
+    (home / "home.json").unlink()
+
+
 def test_every_command_with_a_dry_run_is_tested() -> None:
     assert {*commands_with_dry_run(typer.main.get_command(app))} == {*ARGUMENTS}
 
 
-@pytest.mark.parametrize("prepare", [used, without_dagster, without_published])
+@pytest.mark.parametrize("prepare", [used, without_dagster, without_published, without_notes])
 @pytest.mark.parametrize("command", ARGUMENTS, ids=" ".join)
 def test_a_dry_run_changes_nothing(
     command: tuple[str, ...], prepare: Callable[[Path], None], world: World, cli: Cli, tmp_path: Path
@@ -80,8 +85,9 @@ def test_a_dry_run_changes_nothing(
         assert not differing(before, contents(tmp_path))
 
 
+@pytest.mark.parametrize("other_home", [False, True])
 def test_a_dry_run_changes_nothing_of_a_lake_outside_the_home(
-    world: World, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    other_home: bool, world: World, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake, home = tmp_path / "lake", tmp_path / "home"
     settings = load_settings({"CC_PIPELINE_LAKE": str(lake)}, source=str(world.bucket), home=str(home))
@@ -89,21 +95,28 @@ def test_a_dry_run_changes_nothing_of_a_lake_outside_the_home(
         harvest(workspace)
         extract(workspace, "example.com")
     monkeypatch.setenv("CC_PIPELINE_LAKE", str(lake))
-    remove = ("targets", "remove", "example.com", "--purge", "--dry-run", "--home")
     before = contents(tmp_path)
-    said = cli(*remove, home)
+    asked_home = tmp_path / "other home" if other_home else home
+    said = cli("targets", "remove", "example.com", "--purge", "--dry-run", "--home", asked_home)
     assert (said.status, "rows of example.com" in said.out) == (0, True), said.err
-    refused = cli(*remove, tmp_path / "other home")
-    assert (refused.status, "no valid home.json" in refused.told) == (1, True)
     assert not differing(before, contents(tmp_path))
 
 
-@pytest.mark.parametrize("listed", [True, False])
-def test_a_dry_run_in_a_home_that_never_ran_changes_nothing(cli: Cli, tmp_path: Path, listed: bool) -> None:
-    home, remove = tmp_path / "home", ("targets", "remove", "example.com", "--purge", "--dry-run", "--home")
-    if listed:
+@pytest.mark.parametrize("prepare", ["nothing", "list", "add"])
+@pytest.mark.parametrize("lake", ["", "lake"])
+def test_a_dry_run_before_the_first_run_changes_nothing(
+    prepare: str, lake: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    if prepare == "add":
         assert cli("targets", "add", "example.com", "--home", home).status == 0
+    elif prepare == "list":
+        home.mkdir()
+        (home / "domains.txt").write_text("example.com\n", "utf-8")
+    if lake:
+        monkeypatch.setenv("CC_PIPELINE_LAKE", str(tmp_path / lake))
     before = contents(tmp_path)
-    said = cli(*remove, home)
-    assert (said.status, "nothing was changed" in said.out + said.err) == (int(not listed), True)
+    said = cli("targets", "remove", "example.com", "--purge", "--dry-run", "--home", home)
+    told = "no target 'example.com'" in said.told if prepare == "nothing" else "nothing was changed" in said.out
+    assert (said.status, told) == (int(prepare == "nothing"), True), said.err
     assert not differing(before, contents(tmp_path))

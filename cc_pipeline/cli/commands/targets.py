@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,7 @@ from cc_pipeline.cli.output import console, progress_bars, show_table
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.home import NOTE, is_note_readable, read_note
+from cc_pipeline.home import read_note
 from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.claim import claim_home
@@ -64,9 +65,13 @@ def remove_targets(
     from cc_pipeline.defs.instance import open_instance
     from cc_pipeline.lake import target_definitions as targets
     from cc_pipeline.maintenance.purge_plan import plan_purge
-    from cc_pipeline.workspace.workspace import open_workspace
+    from cc_pipeline.workspace.workspace import Workspace
 
-    with open_workspace(settings) as workspace:
+    class UnclaimedWorkspace(Workspace):
+        def claim(self) -> None:
+            """Notes nothing in the home or the lake, where a dry run may be the first command."""
+
+    with closing((UnclaimedWorkspace if dry_run else Workspace)(settings)) as workspace:
         unfinished_purges = find_unfinished_purges(workspace)
         known_slugs = {*watched_definitions, *read_defined_slugs(workspace.lake), *unfinished_purges}
         slugs = list(dict.fromkeys(find_target(text, known_slugs) for text in texts))
@@ -308,12 +313,7 @@ def remove(
     settings = load_settings(home=home)
     targets = user_input.expand_lists(targets)
     watched_definitions = {target.slug: target.definition for target in watch_list.read(settings.watch_list_path)}
-    if dry_run and not is_note_readable(settings.home):
-        raise UserInputError(
-            f"nothing was changed: {settings.home} has no valid {NOTE}, and a dry run writes none; the first run or "
-            "cc-pipeline targets add writes it"
-        )
-    if not settings.has_separate_lake and read_note(settings.home, Path(settings.lake)) is None:
+    if not dry_run and not settings.has_separate_lake and read_note(settings.home, Path(settings.lake)) is None:
         # no home and no tables: a mistyped folder must not become the home of a source
         from cc_pipeline.automation.known_keys import find_target
 
