@@ -19,8 +19,9 @@ from cc_pipeline.commoncrawl.slice_slugs import (
 )
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target
-from cc_pipeline.commoncrawl.target_text import content_lines, parse_target, parse_target_lines
+from cc_pipeline.commoncrawl.target_text import content_lines, parse_slug, parse_target, parse_target_lines, to_run
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.export.provenance import name_of
 
 
 def ranges(text: str) -> list[tuple[bytes, bytes | None]]:
@@ -324,6 +325,21 @@ def test_the_slug_of_a_slice_has_the_target_the_part_and_the_subset(
         assert subset_of(slug) == subset
     assert [defined_slug(slug) for slug in slugs] == part_slugs(target.slug, parts)
     assert named_captures_slug(with_subset(target.slug, subset)) == with_subset(plain.slug, subset)
+
+
+@pytest.mark.parametrize(
+    ("typed", "run"),
+    [
+        ("set-a.com", "set-a.com"),
+        ("set:a", "'set:a = example.com, example.org'"),
+        ("set:a = b.com", "'set:a = b.com'"),
+        ("set:a where status=200", "'set:a where status=200'"),
+    ],
+)
+def test_a_domain_that_begins_like_the_slug_of_a_set_is_none(typed: str, run: str) -> None:
+    assert to_run(parse_slug(typed), typed) == run
+    target = read_or_none(typed)
+    assert target is None or name_of(target) == ("set:a" if target.kind == "set" else typed)
 
 
 @pytest.mark.parametrize(
