@@ -134,9 +134,9 @@ def _host_key_ranges(host_key: str, port: int | None) -> list[KeyRange]:
     return [at_default, at_port] if port in _PORTS_LEFT_OUT else [at_port]
 
 
-#: Separates the slug of a target from the hash of the condition on its captures. No other slug contains it: names of
-#: sets have no dot, hosts in slugs no ``_``, and other slugs end with a longer hash.
-WHERE_SLUG = "_where."
+#: Separates the slug of a target from the hash of the condition on its captures. A slug without a condition cannot have
+#: it: only names of sets and of named captures have two ``_`` in a row, and their slugs have no dot.
+WHERE_SLUG = "__where."
 
 #: The number of members in a description of a set.
 _DESCRIBED = 20

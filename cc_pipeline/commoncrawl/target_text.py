@@ -154,7 +154,8 @@ def set_slug_in(line: str) -> str | None:
 def to_run(slug: str, target_text: str) -> str:
     """Returns the shell argument that runs the target of ``target_text``. The name of a set is enough for lookups, but
     not for a run."""
-    only_named = slug.startswith(SET_SLUG) and "=" not in target_text
+    # slugs of other targets, and of conditions, have a dot
+    only_named = slug.startswith(SET_SLUG) and "." not in slug and "=" not in target_text
     return shlex.quote(
         f"set:{slug.removeprefix(SET_SLUG)} = example.com, example.org" if only_named else target_text or slug
     )

@@ -181,7 +181,7 @@ class _LookupTotals:
 
 def name_of(target: Target) -> str:
     """Returns a target as text for others; of a set its name only: its definition may contain a path of the user."""
-    if target.slug.startswith(SET_SLUG):
+    if target.kind == "set" and target.slug.startswith(SET_SLUG):
         return f"set:{target.value}" + (f" where {target.where}" if target.where else "")
     return target.definition
 

@@ -74,7 +74,6 @@ def claim_home(settings: Settings) -> None:
     note = _renew_note(settings, home_note)
     try:
         home.mkdir(parents=True, exist_ok=True)
-        settings.dagster_home.mkdir(exist_ok=True)
         if lake is not None:
             lake.mkdir(parents=True, exist_ok=True)
     except OSError as error:

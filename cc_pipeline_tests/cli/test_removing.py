@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import dagster as dg
 import duckdb
 import pytest
 
-from cc_pipeline.automation.known_keys import find_target
+from cc_pipeline.automation.known_keys import find_target, read_defined_slugs
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs import partitions
 from cc_pipeline.defs.dynamic_keys import refuse_too_many
@@ -25,6 +25,7 @@ from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, Said, World
 from cc_pipeline_tests.defs.graph import definitions, listed, schedule
+from cc_pipeline_tests.world import extract, harvested, publish
 
 pytestmark = pytest.mark.xdist_group("cli homes")
 
@@ -280,3 +281,44 @@ def test_the_cap_holds_where_targets_are_added(
     assert "three.org" not in instance.get_dynamic_partitions("target")
     with pytest.raises(UserInputError, match="into a set"):
         refuse_too_many(instance, crawls=["CC-MAIN-1999-01", "CC-MAIN-1999-02"])
+
+
+def forget_instance(world: World, home: Path, cli: Cli) -> None:
+    """A home that a run has filled, and whose instance was deleted."""
+    assert cli("run", "-c", NEW, "example.com", "--source", world.bucket, "--home", home).status == 0
+    shutil.rmtree(home / "dagster")
+
+
+def never_open_instance(world: World, home: Path, cli: Cli) -> None:
+    workspace = harvested(world.bucket, home)
+    extract(workspace, "example.com", crawl=NEW)
+    publish(workspace)
+    workspace.close()
+
+
+@pytest.mark.parametrize(
+    ("prepare", "watched"), [(forget_instance, True), (forget_instance, False), (never_open_instance, True)]
+)
+def test_a_purge_needs_no_instance_from_before(
+    prepare: Callable[[World, Path, Cli], None], watched: bool, world: World, cli: Cli, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    prepare(world, home, cli)
+    assert not (home / "dagster").exists()
+    (home / "domains.txt").write_text("# mine\nexample.com\n" if watched else "# mine\n", "utf-8")
+    done = purge(cli, "example.com", home, "--now")
+    assert done.status == 0, done.err
+    assert "purged: example.com; its rows and bytes are deleted" in done.out
+    assert (home / "domains.txt").read_text("utf-8") == "# mine\n"
+    with open_workspace(load_settings({}, home=str(home))) as workspace:
+        for table in ("captures", "records", "page_metadata", "page_text"):
+            assert workspace.lake.read(table, {"target": "example.com"}).num_rows == 0, table
+        assert read_defined_slugs(workspace.lake) == []
+    with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as published:
+        assert published.execute("SELECT count(*) FROM page_metadata").fetchall() == [(0,)]
+
+
+def test_a_mistyped_home_is_not_made(cli: Cli, tmp_path: Path) -> None:
+    said = cli("targets", "remove", "example.com", "--home", tmp_path / "hme")
+    assert (said.status, "no target 'example.com'" in said.told) == (1, True)
+    assert not (tmp_path / "hme").exists()

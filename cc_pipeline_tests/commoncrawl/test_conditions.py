@@ -256,7 +256,7 @@ def test_a_missing_language_means_none_only_where_languages_are_detected() -> No
 def test_a_target_is_its_condition_however_it_is_written(one: str, other: str) -> None:
     found = parse_target(f"example.org where {one}")
     assert found == parse_target(f"example.org WHERE {other}")
-    assert parse_target(found.definition) == found and found.slug.startswith("example.org_where.")
+    assert parse_target(found.definition) == found and found.slug.startswith("example.org__where.")
     assert found.slug != parse_target(f"example.org where {one} and tld=org").slug
     assert found.version != parse_target("example.org").version
 

@@ -6,11 +6,22 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
+from cc_pipeline.commoncrawl.slice_slugs import (
+    defined_slug,
+    is_named_captures,
+    named_captures_slug,
+    part_slugs,
+    subset_of,
+    whole_slug,
+    with_subset,
+)
 from cc_pipeline.commoncrawl.surt import surt_key
-from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.commoncrawl.target_text import content_lines, parse_target, parse_target_lines
+from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target
+from cc_pipeline.commoncrawl.target_text import content_lines, parse_slug, parse_target, parse_target_lines, to_run
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.export.provenance import name_of
 
 
 def ranges(text: str) -> list[tuple[bytes, bytes | None]]:
@@ -248,19 +259,27 @@ def test_any_text_is_either_a_safe_target_or_refused(kind: str, text: str) -> No
     target.matches("http://example.com/", "example.com")
 
 
-LABEL = st.text(alphabet="ab-_1", min_size=1, max_size=4)
+LABEL = st.text(alphabet="ab-_1", min_size=1, max_size=4) | st.sampled_from(
+    ("where", "host", "set", "captures", "_where", "a__where", "robotstxt", "16-0003", "a~b")
+)
 NAME = st.lists(LABEL, min_size=1, max_size=4).map(".".join)
-TYPED = st.one_of(
+PLAIN_TARGETS = st.one_of(
     NAME.map(lambda name: f"{name}.com"),
     st.tuples(NAME, st.integers(1, 9)).map(lambda pair: f"{pair[0]}.com:{pair[1]}"),
-    st.tuples(st.sampled_from(["host", "suffix", "domain"]), NAME).map(lambda pair: f"{pair[0]}:{pair[1]}.com"),
+    st.tuples(st.sampled_from(["host", "suffix", "domain"]), NAME, st.sampled_from([".com", ""])).map(
+        lambda three: f"{three[0]}:{three[1]}{three[2]}"
+    ),
     st.tuples(st.sampled_from(["url", "prefix"]), NAME, NAME).map(
         lambda three: f"{three[0]}:{three[1]}.com/{three[2]}"
     ),
     NAME.map(lambda name: f"rev:com.{name}"),
+    NAME.map(lambda name: f"rev:{name}, com.a"),
     LABEL.map(lambda name: f"tld:{name}"),
     LABEL.map(lambda name: f"set:{name} = a.com"),
+    LABEL.map(lambda name: f"captures:{name}"),
 )
+CONDITIONS = st.sampled_from(("", " where status=200", " where status=404", " where path='/ where ~robotstxt'"))
+TYPED = st.tuples(PLAIN_TARGETS, CONDITIONS).map("".join)
 
 
 def read_or_none(text: str) -> Target | None:
@@ -274,10 +293,53 @@ def read_or_none(text: str) -> Target | None:
 @example("host:a.com", "host_a.com")
 @example("a.com:8080", "a.com_8080.com")
 @example("set:a = a.com", "set-a.com")
+@example("host:where.com where status=200", "host:where.example.org where status=200")
+@example("host:where._x.com where status=200", "host:where.com where status=200")
+@example("rev:where.com where status=200", "rev:where.org where status=200")
+@example("tld:where where status=200", "suffix:where.com where status=200")
+@example("set:a__where = a.com where status=200", "set:a = a.com where status=200")
 def test_two_targets_share_a_slug_only_if_they_are_one(one_text: str, other_text: str) -> None:
     one, other = read_or_none(one_text), read_or_none(other_text)
     if one is not None and other is not None:
         assert (one.slug == other.slug) == (one.definition == other.definition)
+
+
+@given(PLAIN_TARGETS, CONDITIONS, st.sampled_from((1, 16)), st.sampled_from(SUBSETS))
+@example("host:where.com", " where status=200", 16, "robotstxt")
+@example("host:where.com", "", 1, "warc")
+@example("captures:a__where", " where status=200", 1, "robotstxt")
+def test_the_slug_of_a_slice_has_the_target_the_part_and_the_subset(
+    text: str, condition: str, parts: int, subset: str
+) -> None:
+    plain, target = read_or_none(text), read_or_none(text + condition)
+    if plain is None or target is None:
+        return
+    assert target.slug.partition(WHERE_SLUG)[0] == plain.slug
+    assert (WHERE_SLUG in target.slug) == bool(target.where)
+    assert plain.where_too("status=200").where_too("status=404").slug.count(WHERE_SLUG) == 1
+    assert is_named_captures(target.slug) == (target.kind == GIVEN_KIND)
+    slugs = [with_subset(slug, subset) for slug in part_slugs(target.slug, parts)]
+    assert len({*slugs}) == parts
+    for slug in slugs:
+        assert whole_slug(slug) == target.slug
+        assert subset_of(slug) == subset
+    assert [defined_slug(slug) for slug in slugs] == part_slugs(target.slug, parts)
+    assert named_captures_slug(with_subset(target.slug, subset)) == with_subset(plain.slug, subset)
+
+
+@pytest.mark.parametrize(
+    ("typed", "run"),
+    [
+        ("set-a.com", "set-a.com"),
+        ("set:a", "'set:a = example.com, example.org'"),
+        ("set:a = b.com", "'set:a = b.com'"),
+        ("set:a where status=200", "'set:a where status=200'"),
+    ],
+)
+def test_a_domain_that_begins_like_the_slug_of_a_set_is_none(typed: str, run: str) -> None:
+    assert to_run(parse_slug(typed), typed) == run
+    target = read_or_none(typed)
+    assert target is None or name_of(target) == ("set:a" if target.kind == "set" else typed)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +18,7 @@ from cc_pipeline.cli.output import console, progress_bars, show_table
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.home import read_note
 from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.claim import claim_home
@@ -62,34 +65,31 @@ def remove_targets(
     from cc_pipeline.defs.instance import open_instance
     from cc_pipeline.lake import target_definitions as targets
     from cc_pipeline.maintenance.purge_plan import plan_purge
-    from cc_pipeline.workspace.workspace import open_workspace
+    from cc_pipeline.workspace.workspace import Workspace
 
-    with open_workspace(settings) as workspace, open_instance(settings) as instance:
+    class UnclaimedWorkspace(Workspace):
+        def claim(self) -> None:
+            """Notes nothing in the home or the lake, where a dry run may be the first command."""
+
+    with closing((UnclaimedWorkspace if dry_run else Workspace)(settings)) as workspace:
         unfinished_purges = find_unfinished_purges(workspace)
-        known_slugs = {
-            *watched_definitions,
-            *read_defined_slugs(workspace.lake),
-            *unfinished_purges,
-            *instance.get_dynamic_partitions("target"),
-        }
+        known_slugs = {*watched_definitions, *read_defined_slugs(workspace.lake), *unfinished_purges}
         slugs = list(dict.fromkeys(find_target(text, known_slugs) for text in texts))
         if subset is not None:
             _drop_subset(workspace, slugs, subset, yes=yes)
             return
         written = {**unfinished_purges, **targets.read_definitions(workspace.lake, slugs), **watched_definitions}
         plans = {slug: plan_purge(workspace, slug, written.get(slug, slug), files=purge) for slug in slugs}
-        if purge:
-            _purge(workspace, instance, [*plans.values()], now=now, dry_run=dry_run, yes=yes, agreed=agreed)
+        if dry_run:
+            _show_dry_run([*plans.values()])
             return
-        for slug, plan in plans.items():
-            if plan.is_empty:
-                _remove_completely(workspace, instance, plan, is_watched=slug in watched_definitions)
-                continue
-            was_watched = watch_list.remove(settings.watch_list_path, [slug])
-            message = (
-                f"removed from the watch list: {plan.definition}" if was_watched else f"not on the watch list: {slug}"
-            )
-            _print(f"{message}; extracted rows are kept. To delete them: cc-pipeline targets remove {slug} --purge")
+        # opened last: Dagster writes to its files even when they are only read
+        with open_instance(settings) as instance:
+            if purge:
+                _purge(workspace, instance, [*plans.values()], now=now, yes=yes, agreed=agreed)
+                return
+            for slug, plan in plans.items():
+                _remove(workspace, instance, plan, is_watched=slug in watched_definitions)
 
 
 def clean_home(settings: Settings, *, yes: bool) -> None:
@@ -135,22 +135,14 @@ def _purge(
     plans: Sequence[PurgePlan],
     *,
     now: bool,
-    dry_run: bool,
     yes: bool,
     agreed: str | None,
 ) -> None:
     from cc_pipeline.defs.purging import purge_target
-    from cc_pipeline.maintenance.purge_plan import combine_digests, require_plan_digest
+    from cc_pipeline.maintenance.purge_plan import require_plan_digest
 
     for plan in plans:
         _show_plan(plan)
-    if dry_run:
-        digest = combine_digests(plans)
-        _print(
-            f"nothing was changed: this was a dry run. The digest of this plan is {digest}. To purge without "
-            f"confirmation, while the plan is the same: --purge --plan {digest}"
-        )
-        return
     if yes or agreed is not None or not sys.stdin.isatty():
         require_plan_digest(workspace.place, plans, agreed or "")
     deletion_time = "now" if now else "in a week"
@@ -170,17 +162,34 @@ def _purge(
         _report_purge(report)
 
 
-def _remove_completely(
-    workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan, *, is_watched: bool
-) -> None:
+def _remove(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan, *, is_watched: bool) -> None:
+    """Removes a target from the watch list; one without captures is removed completely."""
     from cc_pipeline.defs.purging import remove_target
     from cc_pipeline.publish.publish import publish_warehouse
 
+    settings, slug = workspace.settings, plan.slug
+    if not plan.is_empty:
+        watch_list.remove(settings.watch_list_path, [slug])
+        message = f"removed from the watch list: {plan.definition}" if is_watched else f"not on the watch list: {slug}"
+        _print(f"{message}; extracted rows are kept. To delete them: cc-pipeline targets remove {slug} --purge")
+        return
     remove_target(workspace, instance, plan)
-    if workspace.settings.published_path.exists():
+    if settings.published_path.exists():
         publish_warehouse(workspace)
     place = "the watch list, its partition key" if is_watched else "its partition key"
     _print(f"removed: {plan.definition} has no captures, so {place} and its definition were deleted too")
+
+
+def _show_dry_run(plans: Sequence[PurgePlan]) -> None:
+    from cc_pipeline.maintenance.purge_plan import combine_digests
+
+    for plan in plans:
+        _show_plan(plan)
+    digest = combine_digests(plans)
+    _print(
+        f"nothing was changed: this was a dry run. The digest of this plan is {digest}. To purge without confirmation, "
+        f"while the plan is the same: --purge --plan {digest}"
+    )
 
 
 def _show_plan(plan: PurgePlan) -> None:
@@ -304,8 +313,8 @@ def remove(
     settings = load_settings(home=home)
     targets = user_input.expand_lists(targets)
     watched_definitions = {target.slug: target.definition for target in watch_list.read(settings.watch_list_path)}
-    if not settings.has_separate_lake and not (settings.dagster_home / "dagster.yaml").exists():
-        # nothing was ever extracted here
+    if not dry_run and not settings.has_separate_lake and read_note(settings.home, Path(settings.lake)) is None:
+        # no home and no tables: a mistyped folder must not become the home of a source
         from cc_pipeline.automation.known_keys import find_target
 
         for slug in [find_target(text, watched_definitions) for text in targets]:
