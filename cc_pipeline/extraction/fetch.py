@@ -20,6 +20,7 @@ from cc_pipeline.extraction.blocklist import differs_only_in_blocks
 from cc_pipeline.extraction.cost_limit import enforce_cost_limit
 from cc_pipeline.extraction.engine import LOCAL, Engine, FetchRequest, FetchResult
 from cc_pipeline.extraction.fetch_counts import FetchCounts, SliceFetchCounts, count_fetched, sum_by_target
+from cc_pipeline.extraction.group_state import GroupState, RunState, run_and_replan
 from cc_pipeline.extraction.loss_policy import (
     CommandTotals,
     LossAssessment,
@@ -44,7 +45,6 @@ from cc_pipeline.extraction.reusable_records import (
     forget_failed_pages,
     note_superseded,
 )
-from cc_pipeline.extraction.group_state import GroupState, RunState, run_and_replan
 from cc_pipeline.extraction.slice_selection import build_slice_requests, empty_obsolete_slices, find_part_slices
 from cc_pipeline.extraction.slice_state import SliceState
 from cc_pipeline.lake.content_digests import compute_input_digest

@@ -52,7 +52,9 @@ class GroupState:
             states[row.slice_] = states[row.slice_].with_row(row)
         return replace(self, slice_states=states)
 
-    def base(self, workspace: Workspace, stage: Stage, slices: Collection[Slice], previous: Stage | None = None) -> Base:
+    def base(
+        self, workspace: Workspace, stage: Stage, slices: Collection[Slice], previous: Stage | None = None
+    ) -> Base:
         """What a commit of ``slices`` by ``stage`` is made from: this state, and the content of the stage before."""
         states = {slice_: self.slice_states[slice_] for slice_ in slices}
         expected = {}

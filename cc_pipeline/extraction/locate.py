@@ -22,14 +22,15 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.blocklist import blocks_of
 from cc_pipeline.extraction.capture_buffer import CaptureBuffer, CaptureTotals, SliceLookup
 from cc_pipeline.extraction.cost_limit import enforce_cost_limit
+from cc_pipeline.extraction.group_state import GroupState, RunState, run_and_replan
 from cc_pipeline.extraction.lookup_notes import (
     LookupSummary,
     LookupTask,
     add_captures_of_former_parts,
     add_previous_captures,
-    carry_over_members,
     build_details,
     build_note,
+    carry_over_members,
     describe_completeness,
     plan_lookups,
     split_into_commits,
@@ -44,7 +45,6 @@ from cc_pipeline.extraction.removals import (
     find_unconfirmed_removals,
     get_listing,
 )
-from cc_pipeline.extraction.group_state import GroupState, RunState, run_and_replan
 from cc_pipeline.extraction.slice_selection import build_slice_requests, empty_obsolete_slices, find_obsolete_slices
 from cc_pipeline.extraction.slice_state import Lookup, SliceState, read_slice_states
 from cc_pipeline.grouping import group_within
@@ -54,8 +54,8 @@ from cc_pipeline.index.gaps import subset_flags
 from cc_pipeline.index.locator import NAME_SEPARATOR, NAMED_CAPTURES, CaptureSink, LookupResult
 from cc_pipeline.index.locators import AUTO, BTREE, PARQUET
 from cc_pipeline.index.lookup import look_up, outside_notes
-from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.files import write_rows
+from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Metrics, Slice, StageReport, count_written
 from cc_pipeline.lake.slices import SliceRow, commit_written, draw_generations
 from cc_pipeline.lake.streaming import stream_rows
@@ -131,9 +131,7 @@ def refuse_unharvested(workspace: Workspace, indexes: Mapping[tuple[str, str], I
             )
 
 
-def locate_captures(
-    workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunState | None = None
-) -> StageReport:
+def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunState | None = None) -> StageReport:
     """Finds the captures of ``slugs`` in ``crawl``. Slices whose inputs are unchanged stay. ``run`` has the states that
     the stages before left.
 

@@ -36,9 +36,7 @@ def parse_records(
     return run_and_replan(state, crawl, slugs, partial(_parse_all, workspace, crawl, slugs, state, engine))
 
 
-def _parse_all(
-    workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunState, engine: Engine
-) -> StageReport:
+def _parse_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunState, engine: Engine) -> StageReport:
     started = time.monotonic()
     options = options_of(workspace.settings)
     state = run.take(crawl, slugs)

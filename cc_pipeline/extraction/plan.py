@@ -279,7 +279,11 @@ def build_fetch_input(captures: str, policy: str, *, complete: bool = True) -> d
 
 def build_parse_input(records: str, options: Options) -> dict[str, str]:
     """The input of a parsed slice: the content digest of its records, the parser and its options."""
-    return {"records": records, "parser": options.parser, "main_content": main_content(options.extractor, options.markdown)}
+    return {
+        "records": records,
+        "parser": options.parser,
+        "main_content": main_content(options.extractor, options.markdown),
+    }
 
 
 def main_content(extractor: str, markdown: bool) -> str:

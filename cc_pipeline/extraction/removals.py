@@ -16,9 +16,9 @@ from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.errors import Incomplete, UnconfirmedRemovals
 from cc_pipeline.extraction.fetch_counts import share
 from cc_pipeline.extraction.loss_policy import FetchIncomplete, describe_accept_options
+from cc_pipeline.extraction.slice_state import Lookup
 from cc_pipeline.index.locators import PARQUET
 from cc_pipeline.lake.content_digests import NOTHING, combine_digests
-from cc_pipeline.extraction.slice_state import Lookup
 from cc_pipeline.lake.slice import FETCH, LOCATE, Slice, group_by_partition
 from cc_pipeline.lake.slices import read_notes
 from cc_pipeline.workspace.workspace import Workspace

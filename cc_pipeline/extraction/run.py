@@ -17,9 +17,9 @@ from cc_pipeline.errors import Incomplete, UnconfirmedRemovals
 from cc_pipeline.extraction.engine import LOCAL, Engine
 from cc_pipeline.extraction.failure_isolation import Throttling, run_isolated
 from cc_pipeline.extraction.fetch import fetch_captures
+from cc_pipeline.extraction.group_state import MAX_PLANS, RunState
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.extraction.group_state import MAX_PLANS, RunState
 from cc_pipeline.extraction.slice_selection import expand_targets
 from cc_pipeline.extraction.slice_state import read_slice_states
 from cc_pipeline.grouping import group_within
@@ -87,7 +87,9 @@ def extract(
             source.raise_if_stopped()
             if on_begin is not None:
                 on_begin([(crawl, slug) for slug in group])
-            yield from _replan_relocated(partial(_make_group, workspace, crawl, source=source, engine=engine), group, tables)
+            yield from _replan_relocated(
+                partial(_make_group, workspace, crawl, source=source, engine=engine), group, tables
+            )
 
 
 def _replan_relocated(

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
-
 from cc_pipeline.addresses import holds_access, redact_address, scheme_of
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.crawls import LOCAL, news_month, validate_crawl_id
@@ -26,7 +24,7 @@ from cc_pipeline.commoncrawl.paths import (
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, SourceRefuses, UserInputError, disk_trouble
 from cc_pipeline.harvesting.path_lists import path_list_fault, read_path_list
 from cc_pipeline.index.shards import Shard, folder_of, shard_of
-from cc_pipeline.lake.content_digests import compute_input_digest
+from cc_pipeline.lake.keyed import Row, update_rows
 from cc_pipeline.settings import Settings
 from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.workspace.source_files import ARCHIVE, SourceFile
@@ -139,16 +137,17 @@ def register_archives(workspace: Workspace, names: Iterable[str], crawl: str) ->
             )
         file = SourceFile(ARCHIVE, location, crawl)
         files[file.slug] = (file, tag)
-    rows = [
+    rows: list[Row] = [
         {"slug": slug, "source_kind": file.kind, "source_file": file.location, "crawl": crawl, "content_tag": tag}
         for slug, (file, tag) in files.items()
     ]
-    stored_tags = {row["slug"]: row["content_tag"] for row in _archive_rows(workspace, crawl)}
-    new = [row for row in rows if stored_tags.get(str(row["slug"])) != row["content_tag"]]
-    if new:
-        table = pa.Table.from_pylist(new, schema=workspace.lake.specs["source_files"].schema)
-        digest = compute_input_digest({"archives": new})
-        workspace.lake.commit("source_files", table, [{"slug": row["slug"]} for row in new], {"archives": digest})
+
+    def build(stored: list[Row]) -> list[Row]:
+        tags = {row["slug"]: row["content_tag"] for row in stored}
+        return [row for row in rows if tags.get(row["slug"]) != row["content_tag"]]
+
+    if rows:
+        update_rows(workspace.lake, "source_files", {"slug": [*files]}, build)
     return [file for file, _ in files.values()]
 
 

@@ -19,8 +19,10 @@ from cc_pipeline.harvesting.archives import BuiltIndex, built_index
 from cc_pipeline.index.archive_rows import BUILT_SCHEMA, ORDER, Row, Tally, index_rows, row_batch, write_shard
 from cc_pipeline.index.gaps import index_advice
 from cc_pipeline.index.shards import VERSION, Shard
+from cc_pipeline.lake.content_digests import compute_input_digest
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import BUILT, Metrics, Slice, StageReport
+from cc_pipeline.lake.slices import commit_stage, find_stale, read_slice_rows
 from cc_pipeline.progress import format_count
 from cc_pipeline.records.file_leases import is_orphaned_part_file
 from cc_pipeline.transport.faults import FaultKind, RangeFault
@@ -327,12 +329,14 @@ def _commit_faults(workspace: Workspace, crawl: str, shard: Shard, faults: Seque
     slice_ = Slice(crawl, SourceFile(ARCHIVE, shard.filename, crawl).slug)
     shared: dict[str, Any] = {"source_kind": ARCHIVE, "source_file": shard.filename, **slice_.where}
     rows = [shared | {"byte_offset": fault.offset, "reason": fault.reason} for fault in faults]
-    if not rows and BUILT.read_input_digests(workspace.lake, [slice_])[slice_] is None:
+    inputs = {
+        slice_: {"version": VERSION, "key": shard.key, "faults": compute_input_digest({"faults": [*map(str, faults)]})}
+    }
+    if not rows and not read_slice_rows(workspace.lake, [slice_], (BUILT,)):
         return
-    digest = BUILT.digest(version=VERSION, key=shard.key, faults=[str(fault) for fault in faults])
-    table = pa.Table.from_pylist(rows, schema=workspace.lake.specs[FAULTS].schema)
-    if BUILT.find_stale(workspace.lake, {slice_: digest}):
-        BUILT.commit(workspace.lake, {slice_: digest}, {FAULTS: table})
+    if find_stale(workspace.lake, BUILT, inputs):
+        table = pa.Table.from_pylist(rows, schema=workspace.lake.specs[FAULTS].schema)
+        commit_stage(workspace.lake, BUILT, inputs, {FAULTS: table.to_batches()})
 
 
 def _drop_superseded(workspace: Workspace, index: BuiltIndex) -> None:

@@ -12,14 +12,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.index.catalog.catalog import Catalog
 from cc_pipeline.index.catalog.rows import read_view
 from cc_pipeline.index.gaps import IndexGaps, find_gaps
 from cc_pipeline.lake.content_digests import NOTHING, combine_digests, compute_content_digests
-from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.slice import EMPTIED_DIGEST, HARVEST, Slice
-from cc_pipeline.lake.streaming import list_crawl_files, list_crawls
+from cc_pipeline.lake.lake import GENERATION, Lake
+from cc_pipeline.lake.slice import HARVEST, Slice
+from cc_pipeline.lake.slices import current_generations, read_slice_rows
 from cc_pipeline.workspace.workspace import Workspace
 
 TABLE: Final = "row_groups"
@@ -34,9 +33,12 @@ _COVERAGE: Final = ("subset", "expected", "harvested")
 
 def open_catalog(lake: Lake) -> Catalog:
     """Opens the catalog of all crawls that any home harvested into ``lake``. Raises ``EnvironmentFault``."""
-    pinned = lake.pin(TABLE)
-    files = {crawl: list_crawl_files(pinned, crawl) for crawl in list_crawls(pinned)}
-    paths = {crawl: [address.removeprefix("s3://") for address in addresses] for crawl, addresses in files.items()}
+    generations = {*current_generations(lake, TABLE).to_pylist()}
+    paths: dict[str, list[str]] = {}
+    for file in lake.pin(TABLE).stored_files():
+        # a file has the rows of one harvest
+        if file.bounds[GENERATION.name][0] in generations:
+            paths.setdefault(file.crawl, []).append(f"{lake.address(TABLE)}/{file.path}".removeprefix("s3://"))
     return Catalog(paths, lake.file_system())
 
 
@@ -74,13 +76,17 @@ def list_subsets(stored: pa.Table) -> list[HarvestedSubset]:
 
 
 def columnar_versions(lake: Lake, crawls: Collection[str]) -> dict[tuple[str, str], str]:
-    """Returns the version of each harvested (crawl, subset). Reads the log once, and no rows.
+    """Returns the version of each harvested (crawl, subset). Reads no rows of the catalog.
 
     Subsets that no harvest requested are left out. A requested subset without files in the path list is included.
     Raises ``EnvironmentFault`` if the lake cannot be read.
     """
-    names = {version_name(crawl, subset): (crawl, subset) for crawl in crawls for subset in SUBSETS}
-    return {names[name]: digest for name, digest in _committed_digests(lake, names).items()}
+    rows = read_slice_rows(lake, [Slice(crawl) for crawl in crawls], (HARVEST,))
+    return {
+        (slice_.crawl, subset): version
+        for (slice_, _), row in rows.items()
+        for subset, version in row.note.get("versions", {}).items()
+    }
 
 
 def versions_of(stored: pa.Table) -> dict[str, str]:
@@ -91,47 +97,21 @@ def versions_of(stored: pa.Table) -> dict[str, str]:
     return {subset: combine_digests([digest, groups.get(subset, NOTHING)]) for subset, digest in covered.items()}
 
 
-def version_name(crawl: str, subset: str) -> str:
-    """Returns the name under which a version is committed with the rows of ``row_groups``."""
-    return f"index:{crawl}:{subset}"
+@dataclass(frozen=True, slots=True)
+class Harvest:
+    """The state of a crawl's catalog: whether it is ``current`` (a repair makes it due), and the digest of the footers
+    from which the rows of each subset were made."""
+
+    current: bool
+    footers: Mapping[str, str]
 
 
-def footers_made_from(lake: Lake, crawl: str, subsets: Collection[str]) -> dict[str, str]:
-    """Returns the digest of the footers from which the rows of each subset were made, if it was stored."""
-    names = {_footers_name(crawl, subset): subset for subset in subsets}
-    return {names[name]: digest for name, digest in _committed_digests(lake, names).items()}
-
-
-def digests_to_commit(crawl: str, versions: Mapping[str, str], footers: Mapping[str, str]) -> dict[str, str]:
-    """Returns the digests to commit with the rows of ``row_groups``: ``versions`` of all subsets that the crawl will
-    have, and ``footers`` of those that were replaced. Subsets in neither count as never harvested."""
-    version_digests = {
-        version_name(crawl, subset): versions.get(subset, EMPTIED_DIGEST) for subset in {*SUBSETS, *versions}
-    }
-    replaced_subsets = {*SUBSETS, *footers} - (versions.keys() - footers.keys())
-    return version_digests | {
-        _footers_name(crawl, subset): footers.get(subset, EMPTIED_DIGEST) for subset in replaced_subsets
-    }
-
-
-def harvest_digest(footers: Mapping[str, str]) -> str:
-    """Returns the input digest of a crawl: of the footers of each subset."""
-    return HARVEST.digest(footers=dict(sorted(footers.items())))
-
-
-def is_harvest_current(lake: Lake, crawl: str) -> bool:
-    """Whether the crawl was harvested, and no refetch was requested since."""
-    input_version = HARVEST.read_input_digests(lake, [Slice(crawl)])[Slice(crawl)]
-    return input_version == harvest_digest(footers_made_from(lake, crawl, SUBSETS))
-
-
-def _footers_name(crawl: str, subset: str) -> str:
-    return f"footers:{crawl}:{subset}"
-
-
-def _committed_digests(lake: Lake, names: Collection[str]) -> dict[str, str]:
-    digests = lake.digests(TABLE, list(names))
-    return {name: digest for name, digest in digests.items() if digest is not None and digest != EMPTIED_DIGEST}
+def read_harvest(lake: Lake, crawl: str) -> Harvest:
+    """Returns the state of a crawl's catalog. Raises ``EnvironmentFault`` if the lake cannot be read."""
+    row = read_slice_rows(lake, [Slice(crawl)], (HARVEST,)).get((Slice(crawl), HARVEST.label))
+    if row is None or not row.tables:
+        return Harvest(False, {})
+    return Harvest(bool(row.input), row.note["footers"])
 
 
 def catalog_gaps(workspace: Workspace, crawls: Sequence[str], subsets: Sequence[str] | None = None) -> list[IndexGaps]:

@@ -9,20 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline import progress
-from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS, index_is_built
-from cc_pipeline.commoncrawl.paths import (
-    IndexFile,
-)
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
+from cc_pipeline.commoncrawl.paths import IndexFile
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.harvesting.archives import built_index
 from cc_pipeline.harvesting.catalog import (
     catalog_gaps,
-    digests_to_commit,
-    footers_made_from,
-    harvest_digest,
-    is_harvest_current,
     list_subsets,
     read_catalog_table,
+    read_harvest,
     versions_of,
 )
 from cc_pipeline.harvesting.crawls import find_crawl
@@ -35,7 +30,10 @@ from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.repair import repair_row_groups
 from cc_pipeline.index.shards import SUBSET
 from cc_pipeline.lake.content_digests import compute_input_digest
+from cc_pipeline.lake.files import write_rows
+from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import HARVEST, MANIFEST, Slice, StageReport
+from cc_pipeline.lake.slices import Base, commit_stage, commit_written, draw_generations, find_stale, read_base
 from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
@@ -48,8 +46,8 @@ def changed_list_digest(workspace: Workspace, crawl: str) -> str | None:
     reading; ``None`` if not, and for the ARC years. Raises ``EnvironmentFault`` if it cannot be read."""
     if find_crawl(workspace, crawl).era == "arc":
         return None
-    digest = compute_input_digest({"paths": [file.path for file in listed_files(workspace, crawl)[0]]})
-    return digest if MANIFEST.find_stale(workspace.lake, {Slice(crawl): digest}) else None
+    inputs = _manifest_inputs(crawl, listed_files(workspace, crawl)[0])
+    return inputs[Slice(crawl)]["paths"] if find_stale(workspace.lake, MANIFEST, inputs) else None
 
 
 def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
@@ -66,12 +64,13 @@ def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
     else:
         files, requests, size, notes = listed_files(workspace, crawl)
     rows = [{"crawl": file.crawl, "subset": file.subset, "part": file.part, "path": file.path} for file in files]
-    slice_ = Slice(crawl)
-    digest = compute_input_digest({"paths": [file.path for file in files]})
+    inputs = _manifest_inputs(crawl, files)
     written = 0
-    if MANIFEST.find_stale(workspace.lake, {slice_: digest}):
+    if find_stale(workspace.lake, MANIFEST, inputs):
         table = pa.Table.from_pylist(rows, schema=workspace.lake.specs["index_manifest"].schema)
-        written = MANIFEST.commit(workspace.lake, {slice_: digest}, {"index_manifest": table})
+        ordered = table.sort_by([("subset", "ascending"), ("path", "ascending")])
+        commit_stage(workspace.lake, MANIFEST, inputs, {"index_manifest": ordered.to_batches()})
+        written = len(rows)
     return StageReport(
         MANIFEST.label,
         len(rows),
@@ -82,6 +81,10 @@ def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
         fresh_slices=int(written > 0),
         notes=notes,
     )
+
+
+def _manifest_inputs(crawl: str, files: Sequence[IndexFile]) -> dict[Slice, dict[str, str]]:
+    return {Slice(crawl): {"paths": compute_input_digest({"paths": [file.path for file in files]})}}
 
 
 def requested_subsets(settings: Settings, crawl: str) -> tuple[str, ...]:
@@ -98,11 +101,12 @@ def is_harvested(workspace: Workspace, crawl: str) -> bool:
 
     For subsets that another home on the same lake harvested, this home needs no footers.
     """
-    lake, slice_, settings = workspace.lake, Slice(crawl), workspace.settings
-    if not is_harvest_current(lake, crawl):
+    lake, settings = workspace.lake, workspace.settings
+    harvest = read_harvest(lake, crawl)
+    if not harvest.current:
         return False
     files = [] if crawl in ARC_CRAWLS else listed_files(workspace, crawl)[0]
-    if MANIFEST.find_stale(lake, {slice_: compute_input_digest({"paths": [file.path for file in files]})}):
+    if find_stale(lake, MANIFEST, _manifest_inputs(crawl, files)):
         return False
     paths_by_subset = _by_subset(requested_subsets(settings, crawl), ((file.subset, file.path) for file in files))
     covered = {row["subset"]: row for row in read_catalog_table(lake, "coverage", crawl).to_pylist()}
@@ -119,9 +123,8 @@ def is_harvested(workspace: Workspace, crawl: str) -> bool:
             for subset, subset_paths in paths_by_subset.items()
             if not subset_paths or any(path in stored_footers for path in subset_paths)
         }
-    return footers_made_from(lake, crawl, paths_by_subset) == {
-        subset: _footers_of(crawl, subset_paths, store) for subset, subset_paths in paths_by_subset.items()
-    }
+    footers = {subset: _footers_of(crawl, subset_paths, store) for subset, subset_paths in paths_by_subset.items()}
+    return footers == {subset: digest for subset, digest in harvest.footers.items() if subset in paths_by_subset}
 
 
 def harvest_footers(workspace: Workspace, crawl: str, *, refresh: bool = False) -> StageReport:
@@ -219,12 +222,12 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     started = time.monotonic()
     lake, store, slice_ = workspace.lake, FooterStore(workspace.settings.footers_path), Slice(crawl)
     paths_by_subset = _requested_files(workspace, crawl)
-    is_current = is_harvest_current(lake, crawl)
+    harvest = read_harvest(lake, crawl)
+    base = read_base(lake, HARVEST, [slice_])
     stored = lake.read("row_groups", slice_.where)
     stored_subsets = [harvested.subset for harvested in list_subsets(stored)]
-    stored_footer_digests = footers_made_from(lake, crawl, SUBSETS)
     footers = store.read(crawl)
-    if not is_current:
+    if not harvest.current:
         # its rows may be wrong: all subsets with stored footers are made again, the others when they are requested
         listed_paths = _listed_files(workspace, crawl, stored_subsets)
         paths_by_subset = {
@@ -236,18 +239,19 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     footer_digests = {
         subset: _footers_of(crawl, subset_paths, store) for subset, subset_paths in paths_by_subset.items()
     }
-    is_unchanged = is_current and all(
-        stored_footer_digests.get(subset) == digest for subset, digest in footer_digests.items()
+    is_unchanged = harvest.current and all(
+        harvest.footers.get(subset) == digest for subset, digest in footer_digests.items()
     )
     etags = {row["path"]: row["file"]["etag"] for row in stored.select(["path", "file"]).to_pylist() if row["file"]}
     written = 0
     if not is_unchanged or any(path in footers and footers.entries[path].etag != etags.get(path) for path in paths):
         rows = crawl_tables(crawl, paths, store, subsets=[*paths_by_subset], reason=_empty_reason(crawl)).packed()
-        retained_subsets = [subset for subset in stored_subsets if subset not in paths_by_subset] if is_current else []
+        retained_subsets = (
+            [subset for subset in stored_subsets if subset not in paths_by_subset] if harvest.current else []
+        )
         rows = _with_subsets(rows, stored, retained_subsets)
-        digest = harvest_digest({subset: stored_footer_digests[subset] for subset in retained_subsets} | footer_digests)
-        digests_to_store = digests_to_commit(crawl, versions_of(rows), footer_digests)
-        committed = HARVEST.commit(lake, {slice_: digest}, {"row_groups": rows}, {"row_groups": digests_to_store})
+        made_from = {subset: harvest.footers[subset] for subset in retained_subsets} | footer_digests
+        committed = _commit_rows(lake, slice_, rows, made_from, base)
         # the same files, perhaps under other ETags (a copied bucket), which reads expect from now on
         written = 0 if is_unchanged else max(1, committed)
         stored = rows
@@ -261,6 +265,16 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     )
 
 
+def _commit_rows(lake: Lake, slice_: Slice, rows: pa.Table, footers: Mapping[str, str], base: Base) -> int:
+    """Commits the catalog of a crawl, made from ``footers`` (digests by subset). Returns the number of its rows."""
+    inputs = {slice_: {"footers": compute_input_digest(footers)}}
+    notes = {slice_: {"footers": dict(footers), "versions": versions_of(rows)}}
+    generations = draw_generations([slice_])
+    written = write_rows(lake, "row_groups", slice_.crawl, rows.to_batches(), {"": generations[slice_]})
+    commit_written(lake, HARVEST, inputs, {"row_groups": written}, generations, base, notes=notes)
+    return int(rows.num_rows)
+
+
 def _with_subsets(rows: pa.Table, stored: pa.Table, subsets: Sequence[str]) -> pa.Table:
     """Returns ``rows`` of a crawl with the ``stored`` ones of other ``subsets``, in the order of the catalog."""
     retained_rows = stored.filter(pc.is_in(stored["subset"], pa.array(subsets, pa.string())))
@@ -268,7 +282,7 @@ def _with_subsets(rows: pa.Table, stored: pa.Table, subsets: Sequence[str]) -> p
 
 
 def _footers_of(crawl: str, paths: Sequence[str], store: FooterStore) -> str:
-    return HARVEST.digest(footers=footers_digest(crawl, paths, store))
+    return compute_input_digest({"footers": footers_digest(crawl, paths, store)})
 
 
 def _requested_files(workspace: Workspace, crawl: str) -> dict[str, list[str]]:

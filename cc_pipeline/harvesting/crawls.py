@@ -10,9 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, Literal
-
-import pyarrow as pa
+from typing import Final, Literal
 
 from cc_pipeline.addresses import scheme_of
 from cc_pipeline.atomic import write_whole
@@ -21,8 +19,9 @@ from cc_pipeline.commoncrawl.paths import cluster_key, is_path_list, published_k
 from cc_pipeline.errors import EnvironmentFault, SourceRefuses, UserInputError
 from cc_pipeline.harvesting.archives import first_user_key, has_archives
 from cc_pipeline.harvesting.path_lists import path_list_exists
-from cc_pipeline.lake.content_digests import compute_input_digest
+from cc_pipeline.lake.keyed import Row, update_rows
 from cc_pipeline.lake.slice import HARVEST, Slice, StageReport
+from cc_pipeline.lake.slices import read_slice_rows
 from cc_pipeline.settings import Settings
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.workspace.claim import is_home_of
@@ -95,7 +94,7 @@ def find_crawl(workspace: Workspace, crawl_id: str) -> Crawl:
 def _is_harvested(workspace: Workspace, crawl: str) -> bool:
     """Whether the home has harvested a crawl. A home that belongs to no source yet is not opened."""
     settings = workspace.settings
-    return is_home_of(settings) and HARVEST.was_committed(workspace.lake, Slice(crawl))
+    return is_home_of(settings) and bool(read_slice_rows(workspace.lake, [Slice(crawl)], (HARVEST,)))
 
 
 def commit_crawls(workspace: Workspace) -> StageReport:
@@ -105,29 +104,42 @@ def commit_crawls(workspace: Workspace) -> StageReport:
     """
     started = time.monotonic()
     crawl_list = workspace.crawl_list
-    rows, digest = _rows(_to_commit(workspace, crawl_list))
+    rows = _rows(_to_commit(workspace, crawl_list))
     if not rows:
         known_crawls(workspace)
-    written = 0
-    if workspace.lake.digest("crawls", "crawls") != digest:
-        table = pa.Table.from_pylist(rows, schema=workspace.lake.specs["crawls"].schema)
-        written = workspace.lake.commit("crawls", table, [], {"crawls": digest})
+    written: list[Row] = []
+
+    def build(stored: list[Row]) -> list[Row]:
+        written[:] = _find_changes(stored, rows)
+        return written
+
+    update_rows(workspace.lake, "crawls", {}, build)
     notes = (crawl_list.note,) if crawl_list.note else ()
-    return StageReport("crawls", rows=len(rows), written=written, seconds=time.monotonic() - started, notes=notes)
+    return StageReport("crawls", rows=len(rows), written=len(written), seconds=time.monotonic() - started, notes=notes)
 
 
 def crawls_are_listed(workspace: Workspace) -> bool:
     """Whether the ``crawls`` table has the current list, so that writing it again would change nothing."""
-    rows, digest = _rows(_to_commit(workspace, workspace.crawl_list))
-    return bool(rows) and workspace.lake.digest("crawls", "crawls") == digest
+    rows = _rows(_to_commit(workspace, workspace.crawl_list))
+    return bool(rows) and not _find_changes(workspace.lake.read("crawls").to_pylist(), rows)
+
+
+def _find_changes(stored: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
+    """The rows that the table does not have so, and the rows that it has too many, as removed ones."""
+    before, after = ({row["crawl"]: row for row in some} for some in (stored, rows))
+    names = [*rows[0]] if rows else []
+    changed = [
+        row for crawl, row in after.items() if crawl not in before or any(before[crawl][n] != row[n] for n in names)
+    ]
+    return changed + [before[crawl] | {"is_removed": True} for crawl in before.keys() - after.keys()]
 
 
 def _to_commit(workspace: Workspace, crawl_list: CrawlList) -> list[Crawl]:
     """Returns the crawls of the list, and those that were found by their names. If the list is the one at release, the
     table's rows are used, since they are newer."""
     crawls = {crawl.id: crawl for crawl in crawl_list.crawls}
-    if crawl_list.origin in ("release", "none") and workspace.lake.digest("crawls", "crawls") is not None:
-        crawls = {crawl.id: crawl for crawl in _committed(workspace)}
+    if crawl_list.origin in ("release", "none"):
+        crawls |= {crawl.id: crawl for crawl in _committed(workspace)}
     probed_crawls = [crawl_of(crawl) for crawl in crawls_found_by_name(workspace.settings) if crawl not in crawls]
     return sorted((*crawls.values(), *probed_crawls), key=age, reverse=True)
 
@@ -139,9 +151,9 @@ def _committed(workspace: Workspace) -> Iterator[Crawl]:
         yield Crawl(row["crawl"], row["name"], started, ended, row["cdx_api"])
 
 
-def _rows(crawls: Sequence[Crawl]) -> tuple[list[dict[str, Any]], str]:
-    """Returns the rows of the table, and their digest."""
-    rows = [
+def _rows(crawls: Sequence[Crawl]) -> list[Row]:
+    """Returns the rows of the table."""
+    return [
         {
             "crawl": crawl.id,
             "name": crawl.name,
@@ -152,7 +164,6 @@ def _rows(crawls: Sequence[Crawl]) -> tuple[list[dict[str, Any]], str]:
         }
         for crawl in crawls
     ]
-    return rows, compute_input_digest({"crawls": [crawl.id for crawl in crawls], "rows": [str(row) for row in rows]})
 
 
 @dataclass(frozen=True, slots=True)

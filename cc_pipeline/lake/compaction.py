@@ -120,7 +120,9 @@ def _find_superseded(lake: Lake, spec: TableSpec, files: Sequence[StoredFile], b
     if not bounds.drops_dead or len(files) < 2:
         return None
     keys = pa.schema([spec.stored_schema.field(name) for name in (*spec.key, SEQ.name)])
-    tables = [pa.Table.from_batches(batches, keys) for batches in stream_files(lake, _addresses(lake, spec, files), keys)]
+    tables = [
+        pa.Table.from_batches(batches, keys) for batches in stream_files(lake, _addresses(lake, spec, files), keys)
+    ]
     rows = pa.concat_tables(tables)
     distinct = rows.group_by(list(spec.key)).aggregate([]).num_rows
     return _Step(files, pa.array([], pa.int64())) if rows.num_rows - distinct > _DEAD_SHARE * rows.num_rows else None
@@ -141,11 +143,15 @@ def _find_slice_step(
     counts = _condemn_orphans(lake, spec, crawl, looked_at, counts, liveness)
     dropped = pa.array(sorted({*liveness.dead.to_pylist()}), pa.int64())
     droppable = {*dropped.to_pylist()} | counts.pop("", Counter()).keys()
-    kept = {path: sum(n for number, n in of_file.items() if number not in droppable) for path, of_file in counts.items()}
+    kept = {
+        path: sum(n for number, n in of_file.items() if number not in droppable) for path, of_file in counts.items()
+    }
     known = [file for file in looked_at if file.path in counts]
     candidates = [[file for file in known if not kept[file.path]]]
     candidates += [[file for file in merge if file.path in counts] for merge in merges]
-    candidates += [[file] for file in known if kept[file.path] <= (1 - _DEAD_SHARE) * file.rows and kept[file.path] < file.rows]
+    candidates += [
+        [file] for file in known if kept[file.path] <= (1 - _DEAD_SHARE) * file.rows and kept[file.path] < file.rows
+    ]
     for chosen in candidates:
         if len(chosen) > 1 or any(kept[file.path] < file.rows for file in chosen):
             return _Step(chosen, pa.array(sorted(droppable), pa.int64()), sum(kept[file.path] for file in chosen))
@@ -180,6 +186,7 @@ def _condemn_orphans(
 
 def condemn(lake: Lake, crawl: str, generations: Iterable[int]) -> None:
     """Makes commits of these generations fail from now on."""
+
     def build(stored: list[dict[str, object]]) -> list[dict[str, object]]:
         before = [int(n) for row in stored for n in json.loads(str(row["details"]))["generations"]]
         new = [n for n in dict.fromkeys(generations) if n not in set(before)]
@@ -268,7 +275,10 @@ def merge_files(lake: Lake, spec: TableSpec, files: Sequence[StoredFile]) -> Ite
 
     while heap or next_file is not None:
         while next_file is not None and (not heap or (next_file.first or "") <= heap[0][0]):
-            push(next_file.path, _split_runs([*next(opened)] if next_file.rows < _KEYED_ROWS else next(opened), clustered))
+            push(
+                next_file.path,
+                _split_runs([*next(opened)] if next_file.rows < _KEYED_ROWS else next(opened), clustered),
+            )
             next_file = next(waiting, None)
         if heap:
             _, path, _, batch, runs = heapq.heappop(heap)

@@ -6,7 +6,7 @@ that it was made from. Merges drop rows that were superseded a week ago (``compa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -102,5 +102,3 @@ def commit_fault(table: str) -> EnvironmentFault:
 
 def _key_of(spec: TableSpec, row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in spec.key)
-
-

@@ -88,7 +88,9 @@ class TableSpec:
     def stored_schema(self) -> pa.Schema:
         """All columns of the table, those included that no view shows."""
         own = (SEQ, REMOVED) if self.key else (GENERATION,)
-        return pa.schema([*self.schema, *self.hidden, *(column for column in own if column.name not in self.schema.names)])
+        return pa.schema(
+            [*self.schema, *self.hidden, *(column for column in own if column.name not in self.schema.names)]
+        )
 
     @property
     def has_slices(self) -> bool:
@@ -138,9 +140,7 @@ class Lake:
     ``EnvironmentFault`` when the place cannot be read or written.
     """
 
-    def __init__(
-        self, root: str, specs: Iterable[TableSpec], storage_options: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, root: str, specs: Iterable[TableSpec], storage_options: Mapping[str, str] | None = None) -> None:
         self.root = root.rstrip("/")
         self.specs = {spec.name: spec for spec in specs}
         self._options = dict(storage_options) if storage_options else None
@@ -310,9 +310,7 @@ class Lake:
         """The table as it is now, or at ``version``, as explicit files."""
         spec = self.specs[table]
         with self._lock:
-            handle = (
-                None if version == NO_TABLE else self.handle(spec) if version is None else self.open(spec, version)
-            )
+            handle = None if version == NO_TABLE else self.handle(spec) if version is None else self.open(spec, version)
             if handle is None:
                 return PinnedTable(spec, NO_TABLE, (), 0)
             actions = read_actions(handle)

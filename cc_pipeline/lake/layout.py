@@ -100,9 +100,7 @@ def list_files(spec: TableSpec, actions: pa.Table, crawls: Collection[str] | Non
     columns += [f"{bound}.{name}" for name in bounded for bound in ("min", "max")]
     files = []
     for row in actions.select(columns).to_pylist():
-        bounds = {
-            name: (row[f"min.{name}"], row[f"max.{name}"]) for name in bounded if row[f"min.{name}"] is not None
-        }
+        bounds = {name: (row[f"min.{name}"], row[f"max.{name}"]) for name in bounded if row[f"min.{name}"] is not None}
         files.append(
             StoredFile(
                 # the log escapes names on disk

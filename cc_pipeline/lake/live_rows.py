@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cc_pipeline.atomic import written_whole
-from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.damaged_files import find_damaged_paths
 from cc_pipeline.lake.lake import Lake, PinnedTable
 from cc_pipeline.lake.slice import Slice
@@ -95,9 +94,7 @@ def read_states(lake: Lake, where: Mapping[str, str | Sequence[str]] | None = No
     return pa.table(columns | {name: pc.struct_field(values, name) for name in ("generation", "rows")})
 
 
-def judge_rows(
-    lake: Lake, states: pa.Table, pinned: Iterable[PinnedTable], cache: Path | None = None
-) -> LiveRows:
+def judge_rows(lake: Lake, states: pa.Table, pinned: Iterable[PinnedTable], cache: Path | None = None) -> LiveRows:
     """As :func:`find_live_rows`, with the ``states`` of the slices."""
     tables = [table for table in pinned if table.spec.has_slices]
     damaged = {table.spec.name: find_damaged_paths(lake, table) for table in tables}
@@ -131,8 +128,16 @@ def _build_table(lake: Lake, pinned: PinnedTable, states: pa.Table, counts: pa.T
     own = _select(states, table)
     generations = own["generation"].combine_chunks()
     is_live = pc.is_in(counts["generation"], value_set=generations)
-    by_file = counts.append_column("is_live", is_live).group_by("file").aggregate([("is_live", "all"), ("is_live", "any")])
-    files = dict(zip(by_file["file"].to_pylist(), zip(by_file["is_live_all"].to_pylist(), by_file["is_live_any"].to_pylist(), strict=True), strict=True))
+    by_file = (
+        counts.append_column("is_live", is_live).group_by("file").aggregate([("is_live", "all"), ("is_live", "any")])
+    )
+    files = dict(
+        zip(
+            by_file["file"].to_pylist(),
+            zip(by_file["is_live_all"].to_pylist(), by_file["is_live_any"].to_pylist(), strict=True),
+            strict=True,
+        )
+    )
     whole = sorted(path for path, (all_live, _) in files.items() if all_live)
     mixed = sorted(path for path, (all_live, any_live) in files.items() if any_live and not all_live)
     in_mixed = counts.filter(pc.and_(is_live, pc.is_in(counts["file"], value_set=pa.array(mixed, pa.string()))))

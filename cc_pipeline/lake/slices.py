@@ -181,7 +181,9 @@ def read_notes(
 
 
 def _count_tables(rows: pa.Table) -> pa.ChunkedArray:
-    offsets = [chunk.cast(pa.list_(pa.struct([("key", pa.string()), ("value", _STATE)]))) for chunk in rows["tables"].chunks]
+    offsets = [
+        chunk.cast(pa.list_(pa.struct([("key", pa.string()), ("value", _STATE)]))) for chunk in rows["tables"].chunks
+    ]
     return pa.chunked_array([pc.fill_null(pc.list_value_length(chunk), 0) for chunk in offsets], pa.int32())
 
 
@@ -210,11 +212,11 @@ def _has_current_epoch(lake: Lake, rows: pa.Table) -> pa.ChunkedArray:
     return pc.equal(rows["epoch"], pa.chunked_array([epochs.take(encoded.indices)]))
 
 
-def current_generations(
-    lake: Lake, table: str, where: Mapping[str, str | Sequence[str]] | None = None
-) -> pa.Array:
+def current_generations(lake: Lake, table: str, where: Mapping[str, str | Sequence[str]] | None = None) -> pa.Array:
     """The generations of ``table`` that count, of all slices or of those ``where`` names. Read them before the table's
     files are pinned."""
+    if "target" not in lake.specs[table].slice_columns:
+        where = {**(where or {}), "target": ""}  # a crawl may have rows of a hundred thousand targets
     return _generations_of(current_rows(lake, where, ["tables"]), table).drop_null()
 
 
@@ -259,7 +261,10 @@ def read_liveness(lake: Lake, table: str, crawl: str) -> Liveness:
 
 def _generations_of(rows: pa.Table, table: str) -> pa.Array:
     """The generation of ``table`` in each row; null where a row has none."""
-    chunks = [pc.struct_field(pc.map_lookup(chunk, pa.scalar(table), "first"), "generation") for chunk in rows["tables"].chunks]
+    chunks = [
+        pc.struct_field(pc.map_lookup(chunk, pa.scalar(table), "first"), "generation")
+        for chunk in rows["tables"].chunks
+    ]
     return pa.chunked_array(chunks, pa.int64()).combine_chunks()
 
 
@@ -301,7 +306,9 @@ def build_tables(
     return {
         slice_: {
             table: TableState(
-                generation, written[table].rows.get(slice_.target, 0), written[table].contents.get(slice_.target, NOTHING)
+                generation,
+                written[table].rows.get(slice_.target, 0),
+                written[table].contents.get(slice_.target, NOTHING),
             )
             for table in stage.tables
         }

@@ -50,9 +50,7 @@ _SMALL_FILE = 8 << 20
 _PARALLEL_READS = 8
 
 
-def read_rows(
-    lake: Lake, table: str, where: Where | None = None, columns: Sequence[str] | None = None
-) -> pa.Table:
+def read_rows(lake: Lake, table: str, where: Where | None = None, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows that count whose columns equal ``where`` (a value, or any of a sequence), in the table's own schema.
     Raises ``EnvironmentFault`` when the lake cannot be read."""
     spec = lake.specs[table]
@@ -121,7 +119,11 @@ def stream_slices(
         return
     schema = pa.schema([lake.specs[table].stored_schema.field(name) for name in [*columns, GENERATION.name]])
     for file in lake.pin(table).stored_files([crawl]):
-        if file.first is None or file.last is None or (file.first <= sorted_targets[-1] and sorted_targets[0] <= file.last):
+        if (
+            file.first is None
+            or file.last is None
+            or (file.first <= sorted_targets[-1] and sorted_targets[0] <= file.last)
+        ):
             for batch in _read_file(lake, table, file, schema, _BATCH_ROWS, (sorted_targets[0], sorted_targets[-1])):
                 rows = batch.filter(pc.is_in(batch.column(GENERATION.name), value_set=generations))
                 if rows.num_rows:

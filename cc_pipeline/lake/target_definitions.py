@@ -12,8 +12,6 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-import pyarrow as pa
-
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, merge_ranges
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, divided, part_count, part_from, part_slugs, whole_slug
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target, version_of
@@ -159,7 +157,11 @@ def change_subset_epoch(lake: Lake, slug: str, subset: str) -> None:
     def build(stored: list[Row]) -> list[Row]:
         epochs = [{**dict(row[SUBSET_EPOCHS.name] or ()), subset: epoch} for row in stored]
         changed = [row | {SUBSET_EPOCHS.name: after} for row, after in zip(stored, epochs, strict=True)]
-        return [row for row, old in zip(changed, stored, strict=True) if dict(old[SUBSET_EPOCHS.name] or ()).get(subset) != epoch]
+        return [
+            row
+            for row, old in zip(changed, stored, strict=True)
+            if dict(old[SUBSET_EPOCHS.name] or ()).get(subset) != epoch
+        ]
 
     update_rows(lake, _TABLE, {"slug": slug}, build)
 
@@ -185,12 +187,13 @@ def plan_versions(lake: Lake, targets: Iterable[Target]) -> dict[str, str]:
     return versions_by_slug
 
 
-def define_named_captures(lake: Lake, target: Target, version: str) -> None:
-    """Notes the current ``version`` of the captures named as ``target``. Targets with conditions on them change too."""
+def define_named_captures(lake: Lake, target: Target, version: str = "") -> None:
+    """Notes the current ``version`` of the captures named as ``target``; without one, that there are such captures.
+    Targets with conditions on them change too."""
 
     def build(stored: list[Row]) -> list[Row]:
         old_row = stored[0] if stored else None
-        if old_row is not None and old_row["version"] == version:
+        if old_row is not None and old_row["version"] == (version or old_row["version"]):
             return []
         return [_build_row(target, old_row, 1, version)]
 

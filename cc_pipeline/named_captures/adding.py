@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,11 +19,22 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.content_digests import NOTHING, compute_content_digests, compute_input_digest, hash_rows
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.ordered import OrderedRows, complete_groups, find_group_starts
-from cc_pipeline.lake.slice import NAMED_CAPTURES, Slice
+from cc_pipeline.lake.predicates import Prefix
+from cc_pipeline.lake.slice import NAMED_CAPTURES, Slice, group_targets_by_crawl
+from cc_pipeline.lake.slices import (
+    Base,
+    SliceRow,
+    SlicesChanged,
+    commit_stage,
+    list_slices,
+    read_epochs,
+    read_slice_rows,
+)
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.lake.target_definitions import define_named_captures
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 
+_TABLE: Final = "named_captures"
 #: Whether a row is of the file (1) or existed before (0). If both have a location, the existing row is kept, unless it
 #: is replaced.
 _NEW: Final = pa.field("new", pa.int8(), nullable=False)
@@ -73,15 +83,11 @@ class Adding:
         self._folder = folder
         self._replace = replace
         self._rows: dict[str, OrderedRows] = {}
-        #: The existing slices and their digests, read before their rows.
-        self._stored_digests: dict[Slice, str | None] = {}
-        self._stored_digests = self._read_stored_digests()
-        for crawl in sorted({slice_.crawl for slice_ in self._stored_digests}):
-            where = {
-                "crawl": crawl,
-                "target": [slice_.target for slice_ in self._stored_digests if slice_.crawl == crawl],
-            }
-            for batch in stream_rows(lake, "named_captures", where):
+        #: The existing slices, read before their rows.
+        self._stored = self._read_stored()
+        for crawl, targets in group_targets_by_crawl(self._stored).items():
+            numbers = [self._stored[Slice(crawl, target)].tables[_TABLE].generation for target in targets]
+            for batch in stream_rows(lake, _TABLE, {"crawl": crawl, "target": targets}, generations=numbers):
                 self._store_rows(crawl, pa.Table.from_batches([batch]), new=0)
 
     def add(self, captures: pa.Table) -> None:
@@ -101,7 +107,7 @@ class Adding:
     def counts(self) -> dict[str, Counts]:
         """Counts the locations by crawl. Call it after all captures were added."""
         counts_by_crawl = {}
-        excluded_columns = self._lake.specs["named_captures"].provenance_columns
+        excluded_columns = self._lake.specs[_TABLE].provenance_columns
         for crawl, rows in sorted(self._rows.items()):
             crawl_counts = Counts()
             for places, first, last in _by_place(rows):
@@ -126,44 +132,37 @@ class Adding:
         If it was killed between two crawls, the same call continues there. Raises ``EnvironmentFault`` if another
         process changed the captures since they were read.
         """
-        excluded_columns = (*self._lake.specs["named_captures"].provenance_columns, "crawl")
-        digests: dict[str, str] = {}
+        define_named_captures(self._lake, self._target)  # its slices have the epoch of a definition
+        excluded_columns = (*self._lake.specs[_TABLE].provenance_columns, "crawl")
+        contents = {f"{slice_.crawl}:{slice_.target}": row.content for slice_, row in self._stored.items()}
         for crawl in sorted(self._rows):
             content_digests = compute_content_digests(self._batches(crawl), "target", excluded_columns)
-            slices = {slice_ for slice_ in self._stored_digests if slice_.crawl == crawl} | {
-                Slice(crawl, target) for target in content_digests
-            }
-            slice_digests = {
-                slice_: NAMED_CAPTURES.digest(rows=content_digests.get(slice_.target, NOTHING))
-                for slice_ in sorted(slices)
-            }
-            if NAMED_CAPTURES.find_stale(self._lake, slice_digests):
-                NAMED_CAPTURES.commit(
-                    self._lake, slice_digests, {"named_captures": partial(self._unless_changed, crawl)}
-                )
-                self._stored_digests |= slice_digests
-            digests |= {f"{slice_.crawl}:{slice_.target}": digest for slice_, digest in slice_digests.items()}
-        self._refuse_changed()
-        define_named_captures(self._lake, self._target, version_of(compute_input_digest({"captures": digests})))
+            slices = {slice_ for slice_ in self._stored if slice_.crawl == crawl}
+            slices |= {Slice(crawl, target) for target in content_digests}
+            inputs = {slice_: {"rows": content_digests.get(slice_.target, NOTHING)} for slice_ in sorted(slices)}
+            if any(slice_ not in self._stored or self._stored[slice_].input != one for slice_, one in inputs.items()):
+                own = {slice_: self._stored[slice_] for slice_ in slices if slice_ in self._stored}
+                base = Base(read_epochs(self._lake, slices), own)
+                try:
+                    commit_stage(self._lake, NAMED_CAPTURES, inputs, {_TABLE: self._batches(crawl)}, base=base)
+                except SlicesChanged as error:
+                    raise EnvironmentFault(
+                        f"another process changed {self._target.definition} meanwhile, so not all captures of the "
+                        "file were added",
+                        "The captures of the other process are kept. Run the command again.",
+                    ) from error
+            contents |= {f"{slice_.crawl}:{slice_.target}": one["rows"] for slice_, one in inputs.items()}
+        define_named_captures(self._lake, self._target, version_of(compute_input_digest({"captures": contents})))
 
-    def _read_stored_digests(self) -> dict[Slice, str | None]:
-        own_slices = (
-            slice_ for slice_ in NAMED_CAPTURES.list_slices(self._lake) if slice_.partition.target == self._target.slug
-        )
-        return NAMED_CAPTURES.read_input_digests(self._lake, {*self._stored_digests, *own_slices})
-
-    def _refuse_changed(self) -> None:
-        if self._read_stored_digests() != self._stored_digests:
-            raise EnvironmentFault(
-                f"another process changed {self._target.definition} meanwhile, so not all captures of the file were "
-                "added",
-                "The captures of the other process are kept. Run the command again.",
-            )
-
-    def _unless_changed(self, crawl: str) -> Iterator[pa.RecordBatch]:
-        # called at each attempt of a commit, also after a conflict with a commit to the same slices
-        self._refuse_changed()
-        return self._batches(crawl)
+    def _read_stored(self) -> dict[Slice, SliceRow]:
+        where = {"target": Prefix(self._target.slug)}
+        slices = [
+            slice_
+            for slice_ in list_slices(self._lake, NAMED_CAPTURES, where)
+            if slice_.partition.target == self._target.slug
+        ]
+        rows = read_slice_rows(self._lake, slices, (NAMED_CAPTURES,))
+        return {slice_: row for (slice_, _), row in rows.items()}
 
     def _batches(self, crawl: str) -> Iterator[pa.RecordBatch]:
         """Yields the final rows of a crawl, in the order of their table."""
@@ -176,7 +175,7 @@ class Adding:
 def list_named_captures(lake: Lake) -> Mapping[str, dict[str, list[Slice]]]:
     """Returns the slices of all named captures, by slug and by crawl."""
     slices_by_slug: dict[str, dict[str, list[Slice]]] = {}
-    for slice_ in NAMED_CAPTURES.list_slices(lake):
+    for slice_ in list_slices(lake, NAMED_CAPTURES):
         slices_by_slug.setdefault(slice_.partition.target, {}).setdefault(slice_.crawl, []).append(slice_)
     return slices_by_slug
 

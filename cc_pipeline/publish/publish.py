@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import duckdb
 import pyarrow as pa
@@ -100,7 +100,10 @@ def _pin_tables(workspace: Workspace) -> tuple[list[LiveTable], LiveRows]:
             break
     pinned = [lake.pin(name) for name in names if name not in keyed]
     live = judge_rows(lake, states, pinned, workspace.settings.cache_path / "generations")
-    counted = {name: LiveTable(table, table.files, rows=lake.read(name, columns=table.spec.key[:1]).num_rows) for name, table in keyed.items()}
+    counted = {
+        name: LiveTable(table, table.files, rows=lake.read(name, columns=table.spec.key[:1]).num_rows)
+        for name, table in keyed.items()
+    }
     return [counted.get(name) or live.tables[name] for name in names], live
 
 

@@ -262,7 +262,10 @@ def publication_views(
             "Why a capture is here: one row per capture and target.",
             notes=notes_of(CAPTURES_COLUMNS) | {"target": "Slug of a target that the capture belongs to"},
         ),
-        *(_build_capture_view(table, partial(_select_distinct, table, blocked), blocked) for table in _CAPTURE_TABLES[1:]),
+        *(
+            _build_capture_view(table, partial(_select_distinct, table, blocked), blocked)
+            for table in _CAPTURE_TABLES[1:]
+        ),
         ViewSpec(
             "ledger",
             f"SELECT {_KEY}, subset, url, domain, warc_record_length, outcome, reason, detail, digest_check, attempts, "
@@ -435,7 +438,9 @@ def _count_hidden_rows(table: _CaptureTable, blocked: Blocked) -> Callable[[RunQ
         hidden = _find_repeating_targets(table, run_query)
         if hidden is not None:
             join_clause = f"lake.{table.name}_repeats USING ({_KEY}, target) WHERE {hidden or 'true'}"
-            parts.append(f"(SELECT count(*) FROM {_select_published(table, blocked, run_query)} SEMI JOIN {join_clause})")
+            parts.append(
+                f"(SELECT count(*) FROM {_select_published(table, blocked, run_query)} SEMI JOIN {join_clause})"
+            )
         if (table_sql := _select_published(table, blocked, run_query)) != f"lake.{table.name}":
             parts.append(f"(SELECT count(*) FROM lake.{table.name}) - (SELECT count(*) FROM {table_sql})")
         return f"SELECT {' + '.join(parts)}"

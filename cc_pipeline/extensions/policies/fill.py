@@ -10,7 +10,7 @@ import base64
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
@@ -29,13 +29,12 @@ from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.extensions.policies.robots import parse_robots
 from cc_pipeline.extensions.policies.schemas import SITE_POLICIES_SCHEMA, VERSION
 from cc_pipeline.extensions.policies.tables import POLICIES
+from cc_pipeline.extraction.group_state import RunState, run_and_replan
 from cc_pipeline.extraction.lookup_notes import split_into_commits
-from cc_pipeline.extraction.run_inputs import RunInputs, run_and_replan
 from cc_pipeline.extraction.slice_selection import TargetSlices, empty_obsolete_slices
-from cc_pipeline.extraction.slice_state import read_content_digests, read_slice_states
-from cc_pipeline.lake.ordered import spilled_batches
-from cc_pipeline.lake.slice import FETCH, Metrics, Slice, StageReport
-from cc_pipeline.lake.streaming import count_rows, stream_rows
+from cc_pipeline.lake.slice import FETCH, Slice, StageReport
+from cc_pipeline.lake.slices import Base, SliceRow, commit_stage, find_stale, read_epochs, read_slice_rows
+from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.lake.target_definitions import find_part_slugs
 from cc_pipeline.records.pages import page_of
 from cc_pipeline.records.reading import Row, read_members
@@ -92,40 +91,48 @@ def fill_policies(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Sta
     """Reads the fetched robots.txt captures of ``slugs`` in ``crawl``. Unchanged slices are skipped.
 
     Raises ``EnvironmentFault`` for a target whose robots.txt captures were never fetched and if the lake or the stored
-    bytes cannot be read. Raises as :func:`~cc_pipeline.extraction.run_inputs.run_and_replan` does.
+    bytes cannot be read. Raises ``SlicesChanged`` if other processes keep
+    changing the slices.
     """
-    return run_and_replan(workspace, crawl, slugs, lambda run: _fill(workspace, crawl, slugs, run))
+    run = RunState(workspace)
+    return run_and_replan(run, crawl, slugs, partial(_fill, workspace, crawl, slugs))
 
 
-def _fill(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunInputs) -> StageReport:
+def _fill(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
     started = time.monotonic()
     requested = _requested_slices(workspace, crawl, slugs)
-    run.expect(FETCH, read_content_digests(workspace.lake, FETCH, requested.requested_slices))
-    input_digests = _input_digests(workspace, requested)
-    if missing := [slice_ for slice_ in requested.requested_slices if slice_ not in input_digests]:
+    rows = read_slice_rows(workspace.lake, requested.requested_slices, (FETCH, POLICIES))
+    epochs = read_epochs(workspace.lake, requested.requested_slices)
+    inputs = _build_inputs(requested, rows)
+    if missing := [slice_ for slice_ in requested.requested_slices if slice_ not in inputs]:
         raise EnvironmentFault(
             f"the robots.txt captures of {missing[0].partition.target} in {crawl} have not been fetched",
             f"Fetch and read them: cc-pipeline policies TARGET --crawl {crawl}",
         )
-    stale = POLICIES.find_stale(workspace.lake, input_digests)
-    for number, slices in enumerate(split_into_commits({slice_: input_digests[slice_] for slice_ in stale})):
+    stored = {slice_: row for (slice_, label), row in rows.items() if label == POLICIES.label}
+    stale = [slice_ for slice_, input_ in inputs.items() if slice_ not in stored or stored[slice_].input != input_]
+    for number, slices in enumerate(split_into_commits(sorted(stale))):
         progress.report("policies", number, None, crawl)
+        replaced = {slice_: stored[slice_] for slice_ in slices if slice_ in stored}
+        expected = {(slice_, FETCH.label): rows[slice_, FETCH.label].content for slice_ in slices}
+        base = Base({slice_: epochs[slice_] for slice_ in slices}, replaced, expected)
         with workspace.scratch_folder("policies") as folder:
-            spilled = folder / "site_policies.arrow"
-            with pa.ipc.new_stream(str(spilled), SITE_POLICIES_SCHEMA) as writer:
-                for slice_ in slices:
-                    for batch in _batches(_rows(workspace, slice_, folder / "lines.arrow")):
-                        writer.write_batch(batch)
-            POLICIES.commit(workspace.lake, slices, {"site_policies": partial(spilled_batches, spilled)})
-    metrics = _slice_metrics(workspace, crawl, requested.requested_slices)
-    report = POLICIES.report(metrics, stale, started)
+            batches = (
+                batch for slice_ in slices for batch in _batches(_rows(workspace, slice_, folder / "lines.arrow"))
+            )
+            own = {slice_: inputs[slice_] for slice_ in slices}
+            committed = commit_stage(workspace.lake, POLICIES, own, {"site_policies": batches}, base=base)
+        stored |= {row.slice_: row for row in committed}
+    report = POLICIES.report({slice_: stored[slice_].metrics for slice_ in inputs}, stale, started)
     empty_obsolete_slices(workspace, POLICIES, requested)
     return requested.fold_by_target(report)
 
 
 def find_stale_targets(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> list[str]:
     """The ``slugs`` with fetched robots.txt captures in ``crawl`` that were not yet read by this version."""
-    stale = POLICIES.find_stale(workspace.lake, _input_digests(workspace, _requested_slices(workspace, crawl, slugs)))
+    requested = _requested_slices(workspace, crawl, slugs)
+    rows = read_slice_rows(workspace.lake, requested.requested_slices, (FETCH,))
+    stale = find_stale(workspace.lake, POLICIES, _build_inputs(requested, rows))
     return list(dict.fromkeys(slice_.partition.target for slice_ in stale))
 
 
@@ -138,23 +145,13 @@ def _requested_slices(workspace: Workspace, crawl: str, slugs: Sequence[str]) ->
     return TargetSlices(crawl, slices_by_target, dict.fromkeys(slices_by_target, ()))
 
 
-def _input_digests(workspace: Workspace, requested: TargetSlices) -> dict[Slice, str]:
-    """The input digest of each slice. Slices that were not fetched have none."""
-    slice_states = read_slice_states(workspace, requested.requested_slices, (FETCH,), check_stored_files=False)
-    fetched = {slice_: slice_states[slice_].fetched for slice_ in requested.requested_slices}
+def _build_inputs(requested: TargetSlices, rows: Mapping[tuple[Slice, str], SliceRow]) -> dict[Slice, dict[str, str]]:
+    """The input of each slice. Slices that were not fetched have none."""
+    fetched = {slice_: rows.get((slice_, FETCH.label)) for slice_ in requested.requested_slices}
     return {
-        slice_: POLICIES.digest(version=VERSION, fetched=stage_state.content_digest)
-        for slice_, stage_state in fetched.items()
-        if stage_state is not None
-    }
-
-
-def _slice_metrics(workspace: Workspace, crawl: str, slices: Sequence[Slice]) -> dict[Slice, Metrics]:
-    where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
-    counts = count_rows(workspace.lake, "site_policies", where)
-    versions = POLICIES.read_content_metrics(workspace.lake, slices)
-    return {
-        slice_: {"rows:site_policies": counts.get((crawl, slice_.target), 0), **versions[slice_]} for slice_ in slices
+        slice_: {"version": str(VERSION), "records": row.content}
+        for slice_, row in fetched.items()
+        if row is not None and row.tables
     }
 
 

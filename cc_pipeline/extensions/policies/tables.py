@@ -9,6 +9,6 @@ from cc_pipeline.extensions.policies.schemas import SITE_POLICIES_SCHEMA
 from cc_pipeline.lake.lake import TableSpec
 from cc_pipeline.lake.slice import Stage
 
-POLICIES: Final = Stage("policies", ("site_policies",), "policies:{crawl}:{target}")
+POLICIES: Final = Stage("policies", ("site_policies",))
 
 TABLES: Final = (TableSpec("site_policies", SITE_POLICIES_SCHEMA, SLICE, (), stage=POLICIES),)

@@ -8,13 +8,12 @@ import tempfile
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline import progress
@@ -29,23 +28,22 @@ from cc_pipeline.extensions.spark.tasks import (
     FetchTaskResult,
     Job,
     Task,
-    Written,
     fetch_task,
     parse_task,
 )
 from cc_pipeline.extraction.engine import FetchRequest, FetchResult, ParseRequest
 from cc_pipeline.extraction.fetch_counts import Tally
 from cc_pipeline.extraction.run import PartitionResult, extract
-from cc_pipeline.lake.adding import AddedFile, write_rows
+from cc_pipeline.lake.files import WrittenRows, join_rows, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, PARSE
+from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.records.fetch import KilledRunRecords, RecordsResult
 from cc_pipeline.records.file_leases import lease, stop_note
 from cc_pipeline.records.schema import PARSED_SCHEMA
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, STORED, RecordStorage
 from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.transport.budget import OpenBreaker, openings, take_over
-from cc_pipeline.workspace.workspace import Workspace, lake_options, open_workspace
+from cc_pipeline.workspace.workspace import Workspace, open_workspace
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext
@@ -234,7 +232,7 @@ class SparkEngine:
         # A task has one core, however many cores its host has.
         options = replace(request.order.options, examiners=0)
         budget = workspace.settings.budget_path
-        job_fields = self._common(workspace, crawl, commit)
+        job_fields = self._common(workspace, crawl, commit, request.generations)
         job = FetchJob(**job_fields, options=options, plan=request.order.plan, closed=openings(budget))
         try:
             with stored_plans(Plans(storage, crawl, commit), cutter) as plans:
@@ -250,31 +248,33 @@ class SparkEngine:
             self.refused(closed)
         return _merge_task_results(storage, request, leftovers, task_results)
 
-    def parse(self, workspace: Workspace, request: ParseRequest) -> None:
+    def parse(self, workspace: Workspace, request: ParseRequest) -> dict[str, WrittenRows]:
         storage, crawl, commit = workspace.storage, request.crawl, uuid.uuid4().hex
         # Sorted by location, so that adjacent records are read together.
         rows = OrderedRows(PARSED_SCHEMA, STORED[:2], request.folder)
         for batch in request.records:
             rows.add(batch)
         cutter = parse_plans(rows.batches(), *self._task_size(rows, "stored_length"))
-        job = Job(**self._common(workspace, crawl, commit))
-        # The lease protects plans and uncommitted files of this job from a sweep.
-        with lease(storage, crawl, commit, [slice_.target for slice_ in request.input_digests]) as file_lease:
+        job = Job(**self._common(workspace, crawl, commit, request.generations))
+        # The lease protects the plans of this job from a sweep.
+        with lease(storage, crawl, commit, [*request.generations]) as file_lease:
             file_lease.hold(())
             with stored_plans(Plans(storage, crawl, commit), cutter) as plans:
                 task_results = run_on_spark(self.spark_context, parse_task, job, plans.count, "parse", rows.rows)
-            files = {
-                table: [file for task_result in task_results for file in task_result.files[table]]
-                for table in PAGE_TABLES
-            }
-            for table in PAGE_TABLES:
-                files[table] += _write_kept_pages(
-                    workspace, crawl, table, request.reusable_pages.rows(table), f"{commit}-kept"
+            return {
+                table: join_rows(
+                    [
+                        *(task_result.rows[table] for task_result in task_results),
+                        write_rows(
+                            workspace.lake, table, crawl, request.reusable_pages.rows(table), request.generations,
+                            name=f"{commit}-kept",
+                        ),
+                    ]
                 )
-            file_lease.confirm()
-            PARSE.commit_files(workspace.lake, request.input_digests, files, request.reusable_pages.parser_digests())
+                for table in PAGE_TABLES
+            }  # fmt: skip
 
-    def _common(self, workspace: Workspace, crawl: str, commit: str) -> dict[str, Any]:
+    def _common(self, workspace: Workspace, crawl: str, commit: str, generations: Mapping[str, int]) -> dict[str, Any]:
         return {
             "sent": as_texts(workspace.settings),
             "workers": self.workers,
@@ -282,6 +282,7 @@ class SparkEngine:
             "crawl": crawl,
             "commit": commit,
             "driver": describe_process(),
+            "generations": dict(generations),
         }
 
     def _task_size(self, rows: OrderedRows, length: str) -> tuple[int, int]:
@@ -341,12 +342,8 @@ def _merge_task_results(
         result,
         sum(task_result.rows for task_result in task_results),
         tally.count_slices(request.slices),
-        lambda lake, input_digests: FETCH.commit_files(lake, input_digests, {"records": _files(rows)}),
+        lambda: join_rows(part.rows for part in rows),
     )
-
-
-def _files(rows: Iterable[Written]) -> list[AddedFile]:
-    return [file for part in rows for file in part.files]
 
 
 def _files_of_all_attempts(storage: RecordStorage, crawl: str, commit: str) -> frozenset[str]:
@@ -357,14 +354,6 @@ def _files_of_all_attempts(storage: RecordStorage, crawl: str, commit: str) -> f
     """
     journals = storage.journals(crawl)
     return frozenset(key.removesuffix(JOURNAL_SUFFIX) for key in journals if f"-{commit}-" in key)
-
-
-def _write_kept_pages(
-    workspace: Workspace, crawl: str, table: str, rows: Iterable[pa.RecordBatch], name: str
-) -> Sequence[AddedFile]:
-    """Writes reused pages beside those of the workers."""
-    settings = workspace.settings
-    return write_rows(settings.lake, lake_options(settings), workspace.lake.specs[table], crawl, rows, name)
 
 
 #: A callback for progress: ``(stage, done, total, detail)``.

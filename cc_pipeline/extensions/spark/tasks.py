@@ -26,7 +26,7 @@ from cc_pipeline.extensions.spark.plans import Plans
 from cc_pipeline.extensions.spark.task_workspace import open_task_workspace, storage_in
 from cc_pipeline.extraction.fetch_counts import Tally
 from cc_pipeline.extraction.parsed_pages import build_parse_options, spill_pages
-from cc_pipeline.lake.adding import AddedFile, write_rows
+from cc_pipeline.lake.files import WrittenRows, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.records.fetch import Planned, RecordsResult, fetch_planned
@@ -37,15 +37,13 @@ from cc_pipeline.records.outcomes import with_this_round
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.budget import OpenBreaker, openings
-from cc_pipeline.workspace.tables import CORE_TABLES
-from cc_pipeline.workspace.workspace import Workspace, lake_options
+from cc_pipeline.workspace.workspace import Workspace, open_lake
 
 #: Seconds between two checks. Until a stop is seen, a worker sends at most the requests of its rate in this time.
 _CHECK_SECONDS: Final = 10.0
 
 J = TypeVar("J", bound="Job")
 D_co = TypeVar("D_co", covariant=True)
-_SPECS: Final = {spec.name: spec for spec in CORE_TABLES}
 #: Adds to the progress of the job.
 Count = Callable[[int], None]
 
@@ -85,7 +83,8 @@ class Halting:
 class Job:
     """The common fields of all tasks of a job. ``commit`` is part of the names of their files, ``sent`` are the
     settings as texts, ``workers`` is the number of executors that share the source, ``tries`` is the number of
-    attempts before the job fails, and ``driver`` describes the driver's code.
+    attempts before the job fails, and ``driver`` describes the driver's code. Rows of a target get its number in
+    ``generations``.
     """
 
     sent: Mapping[str, str]
@@ -94,6 +93,7 @@ class Job:
     crawl: str
     commit: str
     driver: Mapping[str, Any]
+    generations: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class FetchJob(Job):
 class Written:
     """Rows of the records table as files, and the tally of their slices."""
 
-    files: list[AddedFile]
+    rows: WrittenRows
     tally: Tally
 
 
@@ -133,7 +133,7 @@ class FetchTaskResult:
 class ParseTaskResult:
     """The result of a parse task: the rows of each page table, as files."""
 
-    files: dict[str, list[AddedFile]]
+    rows: dict[str, WrittenRows]
     pages: int
 
 
@@ -199,9 +199,9 @@ def fetch_task(job: FetchJob, number: int, count: Count) -> FetchTaskResult:
             keep=rows.add,
             halt=Halting(storage, job.crawl, job.commit),
         )
-        counted_rows = _write(workspace, job.crawl, partial(_rows_with_this_round, rows), name)
+        counted_rows = _write(workspace, job, partial(_rows_with_this_round, rows), name)
         has_no_answer = result.has_asked_source and not result.answered
-        uncounted = _write(workspace, job.crawl, rows.batches, f"{name}-uncounted") if has_no_answer else None
+        uncounted = _write(workspace, job, rows.batches, f"{name}-uncounted") if has_no_answer else None
         closed = openings(workspace.settings.budget_path)
     count(len(located_places))
     return FetchTaskResult(result, rows.rows, counted_rows, uncounted, closed)
@@ -217,15 +217,10 @@ def parse_task(job: Job, number: int, count: Count) -> ParseTaskResult:
             records.to_batches(), storage, build_parse_options(workspace.settings), 1, folder, lambda page_count: None
         )
         name = _name(job, number)
-        files = {
-            table: write_rows(
-                workspace.settings.lake, lake_options(workspace.settings), _SPECS[table], job.crawl, opened(), name
-            )
-            for table, opened in pages.items()
-        }
+        rows = {table: _write_table(workspace, job, table, opened(), name) for table, opened in pages.items()}
     count(records.num_rows)
-    assert files.keys() == set(PAGE_TABLES)
-    return ParseTaskResult(files, records.num_rows)
+    assert rows.keys() == set(PAGE_TABLES)
+    return ParseTaskResult(rows, records.num_rows)
 
 
 def _name(job: Job, number: int) -> str:
@@ -237,16 +232,23 @@ def _rows_with_this_round(rows: OrderedRows) -> Iterator[pa.RecordBatch]:
     return map(with_this_round, rows.batches())
 
 
-def _write(workspace: Workspace, crawl: str, rows: Callable[[], Iterator[pa.RecordBatch]], name: str) -> Written:
+def _write(workspace: Workspace, job: Job, rows: Callable[[], Iterator[pa.RecordBatch]], name: str) -> Written:
     tally = Tally()
-    settings = workspace.settings
 
     def seen() -> Iterator[pa.RecordBatch]:
         for batch in rows():
             tally.add(batch)
             yield batch
 
-    return Written(write_rows(settings.lake, lake_options(settings), _SPECS["records"], crawl, seen(), name), tally)
+    return Written(_write_table(workspace, job, "records", seen(), name), tally)
+
+
+def _write_table(
+    workspace: Workspace, job: Job, table: str, batches: Iterable[pa.RecordBatch], name: str
+) -> WrittenRows:
+    """Writes rows to files of a table, which the driver appends. Reads no log."""
+    lake = open_lake(workspace.settings)
+    return write_rows(lake, table, job.crawl, batches, job.generations, name=name, is_sorted=False)
 
 
 def _failed(error: Exception) -> Failed:
