@@ -87,10 +87,11 @@ class TableSpec:
     @cached_property
     def stored_schema(self) -> pa.Schema:
         """All columns of the table, those included that no view shows."""
-        own = (SEQ, REMOVED) if self.key else (GENERATION,)
-        return pa.schema(
-            [*self.schema, *self.hidden, *(column for column in own if column.name not in self.schema.names)]
-        )
+        # first: the library gives bounds of the first 32 columns alone
+        own = [
+            column for column in ((SEQ, REMOVED) if self.key else (GENERATION,)) if column.name not in self.schema.names
+        ]
+        return pa.schema([*own, *self.schema, *self.hidden])
 
     @property
     def has_slices(self) -> bool:

@@ -333,23 +333,25 @@ _JSON_TYPES = {pa.string(): "VARCHAR", pa.bool_(): "BOOLEAN", pa.int64(): "BIGIN
 
 def _build_notes_view(stage: Stage, name: str, columns: Sequence[Column]) -> ViewSpec:
     """The notes of a stage in rows of ``slices``, with a column for each value."""
-    parsed = {column.name: _json_type(column.type) for column in columns if column.name not in _ROW_COLUMNS}
-    notes, details = (
-        json.dumps({key: kind for key, kind in parsed.items() if (key in _OF_DETAILS) is of_details})
-        for of_details in (False, True)
+    values, parsed = [], {"note": {}, "details": {}}
+    for column in columns:
+        if column.name in _ROW_COLUMNS:
+            values.append(f"{_ROW_COLUMNS[column.name]} AS {column.name}")
+            continue
+        source = "details" if column.name in _OF_DETAILS else "note"
+        parsed[source][column.name] = _json_type(column.type)
+        value = f"{source}.{column.name}"
+        # a slice without gaps has no details
+        value = f"coalesce({value}, [])" if source == "details" and not column.nullable else value
+        values.append(f"{value} AS {column.name}")
+    replaced = ", ".join(
+        f"from_json({source}, {quote_literal(json.dumps(kinds))}) AS {source}"
+        for source, kinds in parsed.items()
+        if kinds
     )
-    values = [
-        f"{_ROW_COLUMNS[one.name]} AS {one.name}"
-        if one.name in _ROW_COLUMNS
-        else f"coalesce(details.{one.name}, []) AS {one.name}"
-        if one.name == "unread"
-        else f"{'details' if one.name in _OF_DETAILS else 'note'}.{one.name} AS {one.name}"
-        for one in columns
-    ]
     rows = (
-        f"SELECT * REPLACE (from_json(note, {quote_literal(notes)}) AS note, "
-        f"from_json(details, {quote_literal(details)}) AS details) FROM lake.slices "
-        f"ANTI JOIN lake.left_out USING (crawl, target, epoch) WHERE stage = '{stage.label}' AND note <> '{{}}'"
+        f"SELECT * REPLACE ({replaced}) FROM lake.slices ANTI JOIN lake.left_out USING (crawl, target, epoch) "
+        f"WHERE stage = '{stage.label}' AND note <> '{{}}'"
     )
     comment = f"The notes of the stage {stage.label}, with a row for each slice."
     return ViewSpec(f"lake.{name}", f"SELECT {', '.join(values)} FROM ({rows})", comment, notes=notes_of(columns))
