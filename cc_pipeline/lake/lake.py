@@ -201,7 +201,7 @@ class Lake:
     ) -> None:
         """Commits files on top of ``handle``, durably. Raises ``CommitFailedError``, ``OSError`` and ``DeltaError``."""
         spec = self.specs[table]
-        actions = [
+        actions: list[AddAction | RemoveAction] = [
             *(RemoveAction(file.path, is_data, file.written_at, file.size, dict(file.partition)) for file in removed),
             *(
                 AddAction(file.path, file.size, dict(file.partition), file.written_at, is_data, file.statistics)
@@ -429,7 +429,8 @@ class Lake:
         return "://" in address or _exists(Path(f"{address}/_delta_log/{version + 1:020}.json"))
 
     def prepare(self, table: str) -> DeltaTable:
-        """A handle at the newest version of a table, which is made if it does not exist. Raises ``EnvironmentFault``."""
+        """A handle at the newest version of a table, which is made if it does not exist. Raises
+        ``EnvironmentFault``."""
         spec = self.specs[table]
         handle = self.handle(spec)
         if handle is None:

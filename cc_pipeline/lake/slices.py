@@ -1,8 +1,8 @@
 """The state of slices: one row of the table ``slices`` for each slice and stage, whose append is the commit.
 
-A stage appends its rows under new generations, and then a row that names them. That row is committed only if what it was
-made from is still so: the row that it replaces, the content of the stage before, the target's definition and epoch. So
-four page tables are of one run, and nothing is committed in part.
+A stage appends its rows under new generations, and then a row that names them. That row is committed only if what it
+was made from is still so: the row that it replaces, the content of the stage before, the target's definition and epoch.
+So four page tables are of one run, and nothing is committed in part.
 
     CC-MAIN-2024-22  example.org  locate  seq 1  captures: generation 7301, 45 rows, content c01d…
     CC-MAIN-2024-22  example.org  fetch   seq 1  records: generation 9044, 45 rows, content 77e2…   from c01d…
@@ -85,8 +85,8 @@ class TableState:
 @dataclass(frozen=True, slots=True)
 class SliceRow:
     """The state of one slice and stage. ``input`` has what the rows were made from, field by field; a plan compares it.
-    ``tables`` is empty while nothing was made. ``note`` has values for people, as JSON; ``details`` the large ones, which
-    are read on request alone."""
+    ``tables`` is empty while nothing was made. ``note`` has values for people, as JSON; ``details`` the large ones,
+    which are read on request alone."""
 
     slice_: Slice
     stage: str
@@ -230,24 +230,29 @@ class Liveness:
     dead: pa.Array
     recent: pa.Array
 
+    @property
+    def named(self) -> set[int]:
+        """All of them."""
+        return {number for numbers in (self.current, self.dead, self.recent) for number in numbers.to_pylist()}
+
 
 def read_liveness(lake: Lake, table: str, crawl: str) -> Liveness:
     """What the rows of ``slices`` say now about the generations of ``table`` in ``crawl``. Pin the table first."""
     spec = lake.specs[SLICES.name]
     handle = lake.handle(spec)
-    if handle is None:
-        nothing = pa.array([], pa.int64())
-        return Liveness(nothing, nothing, nothing)
     names = [*spec.key, SEQ.name, "tables", "committed_at"]
     schema = pa.schema([spec.stored_schema.field(name) for name in names])
-    rows = pa.Table.from_batches(scan(handle, schema, {"crawl": crawl}), schema)
+    rows = pa.Table.from_batches(() if handle is None else scan(handle, schema, {"crawl": crawl}), schema)
+    if not rows.num_rows:
+        nothing = pa.array([], pa.int64())
+        return Liveness(nothing, nothing, nothing)
     rows = rows.take(pc.sort_indices(rows.drop_columns("tables"), [(n, "ascending") for n in (*spec.key, SEQ.name)]))
     rows = rows.combine_chunks()
     has_epoch = _has_current_epoch(lake, rows).combine_chunks()
     numbers = _generations_of(rows, table)
-    starts = find_group_starts(rows.select(list(spec.key)).to_batches()[0], spec.key) if rows.num_rows else []
+    starts = find_group_starts(pa.concat_batches(rows.select(list(spec.key)).to_batches()), spec.key)
     is_newest = np.zeros(rows.num_rows, bool)
-    is_newest[[*(starts[1:] - 1), rows.num_rows - 1] if rows.num_rows else []] = True
+    is_newest[np.append(starts[1:], rows.num_rows) - 1] = True
     is_current = pc.and_(has_epoch, pa.array(is_newest))
     # a row was superseded when the next one of its key was committed
     next_times = pa.concat_arrays([*rows["committed_at"].chunks, pa.nulls(1, TIMESTAMP)])[1 : rows.num_rows + 1]
