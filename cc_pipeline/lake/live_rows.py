@@ -19,9 +19,10 @@ import pyarrow.parquet as pq
 
 from cc_pipeline.atomic import written_whole
 from cc_pipeline.lake.damaged_files import find_damaged_paths
+from cc_pipeline.lake.keyed import read_newest
 from cc_pipeline.lake.lake import Lake, PinnedTable
 from cc_pipeline.lake.slice import Slice
-from cc_pipeline.lake.slices import current_rows
+from cc_pipeline.lake.slices import SLICES, has_current_epoch
 from cc_pipeline.lake.streaming import count_generations
 
 _COUNTS: Final = pa.schema([("file", pa.string()), ("generation", pa.int64()), ("rows", pa.int64())])
@@ -69,28 +70,47 @@ class LiveRows:
         return {one.slice_ for one in self.incomplete}
 
 
+@dataclass(frozen=True, slots=True)
+class States:
+    """What the newest rows of ``slices`` say: ``tables`` has a row for each slice, stage and table that was made, with
+    the generation and the number of rows; ``hidden`` are slices with their epoch whose rows do not count, since their
+    target was purged; ``rows`` is how many rows of ``slices`` count."""
+
+    tables: pa.Table
+    hidden: frozenset[tuple[str, str, int]] = frozenset()
+    rows: int = 0
+
+
 def find_live_rows(lake: Lake, pinned: Iterable[PinnedTable], cache: Path | None = None) -> LiveRows:
-    """The rows that count of pinned tables with slices. ``slices`` is read first, so pin the tables after calling
-    :func:`read_states`, or accept that rows which were committed meanwhile are left out.
+    """The rows that count of pinned tables with slices; rows that are committed meanwhile are left out.
 
     ``cache`` is a folder for the counts of files. Raises ``EnvironmentFault`` when the lake cannot be read.
     """
-    return judge_rows(lake, read_states(lake), pinned, cache)
+    return judge_rows(lake, read_states(lake).tables, pinned, cache)
 
 
-def read_states(lake: Lake, where: Mapping[str, str | Sequence[str]] | None = None) -> pa.Table:
-    """A row for each slice, stage and table that was made: with the generation and the number of rows."""
-    rows = current_rows(lake, where, ["tables"]).combine_chunks()
+def read_states(lake: Lake, where: Mapping[str, str | Sequence[str]] | None = None) -> States:
+    """The states of all slices, or of those ``where`` names. Read them before the tables are pinned."""
+    newest = read_newest(lake, SLICES.name, where, ["crawl", "target", "stage", "epoch", "tables"]).combine_chunks()
+    counts = has_current_epoch(lake, newest)
+    hidden = newest.filter(pc.invert(counts)).group_by(["crawl", "target", "epoch"]).aggregate([])
+    keys = zip(*(hidden[name].to_pylist() for name in ("crawl", "target", "epoch")), strict=True)
+    rows = newest.filter(counts).combine_chunks()
+    return States(_unfold_tables(rows), frozenset(keys), rows.num_rows)
+
+
+def _unfold_tables(rows: pa.Table) -> pa.Table:
+    """A row for each table that a row of ``slices`` names."""
+    names = ("crawl", "target", "stage", "epoch")
     if not rows.num_rows:
-        empty = pa.schema([(name, pa.string()) for name in ("crawl", "target", "stage", "table")])
-        return pa.schema([*empty, pa.field("generation", pa.int64()), pa.field("rows", pa.int64())]).empty_table()
+        columns = [rows.schema.field(name) for name in names]
+        added = [("table", pa.string()), ("generation", pa.int64()), ("rows", pa.int64())]
+        return pa.schema([*columns, *(pa.field(*one) for one in added)]).empty_table()
     maps = rows["tables"].chunk(0)
-    counts = np.diff(maps.offsets.to_numpy())
-    parents = pa.array(np.repeat(np.arange(rows.num_rows), counts))
+    parents = pa.array(np.repeat(np.arange(rows.num_rows), np.diff(maps.offsets.to_numpy())))
     first, last = maps.offsets[0].as_py(), maps.offsets[len(maps.offsets) - 1].as_py()
     values = maps.items.slice(first, last - first)
-    columns = {name: rows[name].take(parents) for name in ("crawl", "target", "stage")}
-    columns |= {"table": maps.keys.slice(first, last - first)}
+    columns = {name: rows[name].take(parents) for name in names} | {"table": maps.keys.slice(first, last - first)}
     return pa.table(columns | {name: pc.struct_field(values, name) for name in ("generation", "rows")})
 
 

@@ -195,10 +195,11 @@ def current_rows(
     spec = lake.specs[SLICES.name]
     names = [*spec.key, SEQ.name, *columns]
     rows = read_newest(lake, SLICES.name, where, list(dict.fromkeys(names)))
-    return rows.filter(_has_current_epoch(lake, rows))
+    return rows.filter(has_current_epoch(lake, rows))
 
 
-def _has_current_epoch(lake: Lake, rows: pa.Table) -> pa.ChunkedArray:
+def has_current_epoch(lake: Lake, rows: pa.Table) -> pa.ChunkedArray:
+    """For each row of ``slices``, whether it has the epoch of its target."""
     encoded = rows["target"].combine_chunks().dictionary_encode() if rows.num_rows else None
     if encoded is None:
         return pa.chunked_array([pa.array([], pa.bool_())])
@@ -243,7 +244,7 @@ def read_liveness(lake: Lake, table: str, crawl: str) -> Liveness:
     rows = pa.Table.from_batches(scan(handle, schema, {"crawl": crawl}), schema)
     rows = rows.take(pc.sort_indices(rows.drop_columns("tables"), [(n, "ascending") for n in (*spec.key, SEQ.name)]))
     rows = rows.combine_chunks()
-    has_epoch = _has_current_epoch(lake, rows).combine_chunks()
+    has_epoch = has_current_epoch(lake, rows).combine_chunks()
     numbers = _generations_of(rows, table)
     starts = find_group_starts(rows.select(list(spec.key)).to_batches()[0], spec.key) if rows.num_rows else []
     is_newest = np.zeros(rows.num_rows, bool)

@@ -15,6 +15,7 @@ from typing import Final
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cc_pipeline import __version__
 from cc_pipeline.atomic import parse_leftover_name, write_whole
@@ -26,10 +27,8 @@ from cc_pipeline.extension import extensions
 from cc_pipeline.extraction.blocklist import read_blocklist
 from cc_pipeline.extraction.reusable_records import find_sharing
 from cc_pipeline.lake.content_digests import compute_input_digest
-from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.live_rows import LiveRows, LiveTable, judge_rows, read_states
+from cc_pipeline.lake.live_rows import LiveTable, judge_rows, read_states
 from cc_pipeline.lake.published_file import get_s3_location
-from cc_pipeline.lake.slices import current_rows
 from cc_pipeline.lake.snapshot import Copying, MacroSpec, Publication, ViewSpec, pin, publish, unpin
 from cc_pipeline.lake.streaming import stream_live_rows
 from cc_pipeline.locks import LockTimeout, locked
@@ -64,8 +63,8 @@ def publish_warehouse(workspace: Workspace) -> Publication:
     copied = settings.publish == "copy"
     with locked(settings.home / _LOCK):
         delete_leftovers(settings)
-        tables, live = _pin_tables(workspace)
-        views = publication_views(_list_left_out(lake, live), _find_sharing(workspace), _find_blocked(workspace))
+        tables, left_out = _pin_tables(workspace)
+        views = publication_views(left_out, _find_sharing(workspace), _find_blocked(workspace))
         remote = get_s3_location(settings) if any(table.pinned.files for table in tables) else None
         rows = None if remote is None else lambda table: stream_live_rows(lake, table)
         pinned = [table.pinned for table in tables]
@@ -89,8 +88,9 @@ def publish_warehouse(workspace: Workspace) -> Publication:
         return published
 
 
-def _pin_tables(workspace: Workspace) -> tuple[list[LiveTable], LiveRows]:
-    """The published tables, and what counts in those with slices: as one version of ``slices`` and ``targets`` says."""
+def _pin_tables(workspace: Workspace) -> tuple[list[LiveTable], list[tuple[str, str, int]]]:
+    """The published tables with what counts in them, as one version of ``slices`` and ``targets`` says; and the slices
+    whose notes are not shown (crawl, target, epoch): of purged targets, and with other rows than were committed."""
     lake = workspace.lake
     names = _list_published_tables(workspace)
     for _ in range(_PINS):
@@ -99,25 +99,16 @@ def _pin_tables(workspace: Workspace) -> tuple[list[LiveTable], LiveRows]:
         if all(lake.version(name) == keyed[name].version for name in ("slices", "targets")):
             break
     pinned = [lake.pin(name) for name in names if name not in keyed]
-    live = judge_rows(lake, states, pinned, workspace.settings.cache_path / "generations")
-    counted = {
-        name: LiveTable(table, table.files, rows=lake.read(name, columns=table.spec.key[:1]).num_rows)
-        for name, table in keyed.items()
-    }
-    return [counted.get(name) or live.tables[name] for name in names], live
-
-
-def _list_left_out(lake: Lake, live: LiveRows) -> list[tuple[str, str, int]]:
-    """The slices whose rows of ``slices`` do not count, with their epoch: of purged targets, and incomplete ones."""
-    rows = lake.read("slices", columns=["crawl", "target", "epoch"])
-    current = {(*key, epoch) for *key, epoch in _list_keys(current_rows(lake))}
-    left_out = {(one.crawl, one.target) for one in live.left_out}
-    return sorted({key for key in _list_keys(rows) if key not in current or key[:2] in left_out})
-
-
-def _list_keys(rows: pa.Table) -> list[tuple[str, str, int]]:
-    keys = rows.group_by(["crawl", "target", "epoch"]).aggregate([])
-    return [*zip(*(keys[name].to_pylist() for name in ("crawl", "target", "epoch")), strict=True)]
+    live = judge_rows(lake, states.tables, pinned, workspace.settings.cache_path / "generations")
+    tables = dict(live.tables)
+    for name, table in keyed.items():
+        rows = states.rows if name == "slices" else lake.read(name, columns=table.spec.key[:1]).num_rows
+        tables[name] = LiveTable(table, table.files, rows=rows)
+    incomplete = pa.array(sorted({f"{one.crawl} {one.target}" for one in live.left_out}), pa.string())
+    found = states.tables
+    is_left_out = pc.is_in(pc.binary_join_element_wise(found["crawl"], found["target"], " "), value_set=incomplete)
+    rows_left_out = found.filter(is_left_out).select(["crawl", "target", "epoch"]).to_pylist()
+    return [tables[name] for name in names], sorted({*states.hidden, *(tuple(row.values()) for row in rows_left_out)})
 
 
 def _find_blocked(workspace: Workspace) -> Blocked:
