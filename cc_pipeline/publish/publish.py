@@ -15,7 +15,6 @@ from typing import Final
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cc_pipeline import __version__
 from cc_pipeline.atomic import parse_leftover_name, write_whole
@@ -27,7 +26,7 @@ from cc_pipeline.extension import extensions
 from cc_pipeline.extraction.blocklist import read_blocklist
 from cc_pipeline.extraction.reusable_records import find_sharing
 from cc_pipeline.lake.content_digests import compute_input_digest
-from cc_pipeline.lake.live_rows import LiveTable, judge_rows, read_states
+from cc_pipeline.lake.live_rows import LiveTable, find_live_rows
 from cc_pipeline.lake.published_file import get_s3_location
 from cc_pipeline.lake.snapshot import Copying, MacroSpec, Publication, ViewSpec, pin, publish, unpin
 from cc_pipeline.lake.streaming import stream_live_rows
@@ -39,8 +38,6 @@ from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.source_files import read_source_files
 from cc_pipeline.workspace.workspace import Workspace
 
-#: How often ``slices`` is pinned while other processes commit to it.
-_PINS: Final = 5
 #: Seconds without a change after which a leftover is deleted if the end of its process cannot be known.
 _UNTOUCHED_SECONDS = 86_400
 #: In the home; held by whoever publishes.
@@ -89,26 +86,20 @@ def publish_warehouse(workspace: Workspace) -> Publication:
 
 
 def _pin_tables(workspace: Workspace) -> tuple[list[LiveTable], list[tuple[str, str, int]]]:
-    """The published tables with what counts in them, as one version of ``slices`` and ``targets`` says; and the slices
-    whose notes are not shown (crawl, target, epoch): of purged targets, and with other rows than were committed."""
+    """The published tables with what counts in them; and the slices whose notes are not shown (crawl, target, epoch): of
+    purged targets, and with other rows than were committed."""
     lake = workspace.lake
-    names = _list_published_tables(workspace)
-    for _ in range(_PINS):
-        keyed = {name: lake.pin(name) for name in names if lake.specs[name].key}
-        states = read_states(lake)
-        if all(lake.version(name) == keyed[name].version for name in ("slices", "targets")):
-            break
-    pinned = [lake.pin(name) for name in names if name not in keyed]
-    live = judge_rows(lake, states.tables, pinned, workspace.settings.cache_path / "generations")
+    # slices first: of commits meanwhile it knows nothing
+    names = sorted(_list_published_tables(workspace), key=lambda name: not lake.specs[name].key)
+    pinned = {name: lake.pin(name) for name in names}
+    live = find_live_rows(lake, [*pinned.values()], workspace.settings.cache_path / "generations")
     tables = dict(live.tables)
-    for name, table in keyed.items():
-        rows = states.rows if name == "slices" else lake.read(name, columns=table.spec.key[:1]).num_rows
-        tables[name] = LiveTable(table, table.files, rows=rows)
-    incomplete = pa.array(sorted({f"{one.crawl} {one.target}" for one in live.left_out}), pa.string())
-    found = states.tables
-    is_left_out = pc.is_in(pc.binary_join_element_wise(found["crawl"], found["target"], " "), value_set=incomplete)
-    rows_left_out = found.filter(is_left_out).select(["crawl", "target", "epoch"]).to_pylist()
-    return [tables[name] for name in names], sorted({*states.hidden, *(tuple(row.values()) for row in rows_left_out)})
+    for name, table in pinned.items():
+        if table.spec.key:
+            rows = live.states if name == "slices" else lake.read(name, columns=table.spec.key[:1]).num_rows
+            tables[name] = LiveTable(table, table.files, rows=rows)
+    pa.default_memory_pool().release_unused()
+    return [tables[name] for name in names], sorted(live.hidden)
 
 
 def _find_blocked(workspace: Workspace) -> Blocked:
