@@ -134,24 +134,26 @@ def _unfold_tables(rows: pa.Table) -> pa.Table:
 
 def _judge(live: LiveRows, tables: Sequence[_Counted], crawls: Sequence[str], states: pa.Table) -> None:
     """Compares the rows of some crawls with their states, and notes which files have rows that count."""
-    incomplete = [one for table in tables for one in table.find_incomplete(states, crawls)]
+    counts = [table.counts_of(crawls) for table in tables]
+    incomplete = [one for table, own in zip(tables, counts, strict=True) for one in table.find_incomplete(states, own)]
     if incomplete:
         keys = pa.array(sorted({f"{one.slice_.crawl} {one.slice_.target}" for one in incomplete}), pa.string())
         is_left_out = pc.is_in(pc.binary_join_element_wise(states["crawl"], states["target"], " "), value_set=keys)
         live.hidden.update(_list_keys(states.filter(is_left_out)))
         states = states.filter(pc.invert(is_left_out))
         live.incomplete += incomplete
-    for table in tables:
-        table.sort_files(states, crawls)
+    for table, own in zip(tables, counts, strict=True):
+        table.sort_files(states, own)
 
 
 @dataclass(slots=True)
 class _Counted:
-    """A pinned table, with the number of rows of each generation in each of its files (``counts``, by crawl), and what
-    was found of it so far."""
+    """A pinned table, with the number of rows of each generation in each of its files (``counts``), the crawl of each of
+    these numbers, and what was found of the table so far."""
 
     pinned: PinnedTable
-    counts: dict[str, pa.Table]
+    counts: pa.Table
+    crawls: pa.DictionaryArray
     whole: list[str] = field(default_factory=list)
     mixed: list[str] = field(default_factory=list)
     generations: list[pa.Array] = field(default_factory=list)
@@ -166,20 +168,20 @@ class _Counted:
         counts = _count(lake, pinned.spec.name, files, cache)
         paths = counts["file"].combine_chunks()
         crawls = pa.array([files[path].crawl for path in paths.dictionary.to_pylist()], pa.string())
-        by_row = crawls.take(paths.indices)
-        names = pc.unique(crawls).to_pylist()
-        return cls(pinned, {crawl: counts.filter(pc.equal(by_row, crawl)) for crawl in names})
+        return cls(pinned, counts, pa.DictionaryArray.from_arrays(paths.indices, crawls))
+
+    def counts_of(self, crawls: Sequence[str]) -> pa.Table:
+        """The numbers of the files of ``crawls``."""
+        is_of_crawls = pc.is_in(self.crawls.dictionary, value_set=pa.array(crawls, pa.string()))
+        return self.counts.filter(is_of_crawls.take(self.crawls.indices))
 
     def _select(self, states: pa.Table) -> pa.Table:
         return states.filter(pc.equal(states["table"], self.pinned.spec.name))
 
-    def _counts_of(self, crawls: Sequence[str]) -> pa.Table:
-        return pa.concat_tables([_COUNTS.empty_table(), *(self.counts[one] for one in crawls if one in self.counts)])
-
-    def find_incomplete(self, states: pa.Table, crawls: Sequence[str]) -> list[Incomplete]:
-        """The slices of ``crawls`` whose stored rows are not as many as were committed."""
+    def find_incomplete(self, states: pa.Table, counts: pa.Table) -> list[Incomplete]:
+        """The slices whose stored rows (``counts``) are not as many as were committed."""
         committed = self._select(states)
-        stored = self._counts_of(crawls).group_by("generation").aggregate([("rows", "sum")]).combine_chunks()
+        stored = counts.group_by("generation").aggregate([("rows", "sum")]).combine_chunks()
         positions = pc.index_in(committed["generation"], value_set=stored["generation"].combine_chunks())
         found = pc.fill_null(stored["rows_sum"].combine_chunks().take(positions.combine_chunks()), 0)
         wrong = committed.append_column("stored", found).filter(pc.not_equal(committed["rows"], found))
@@ -188,18 +190,19 @@ class _Counted:
             for row in wrong.to_pylist()
         ]
 
-    def sort_files(self, states: pa.Table, crawls: Sequence[str]) -> None:
-        """Notes which files of ``crawls`` have rows that count: all of their rows, or some."""
-        own, counts = self._select(states), self._counts_of(crawls)
+    def sort_files(self, states: pa.Table, counts: pa.Table) -> None:
+        """Notes which files have rows that count: all of their rows, or some."""
+        own = self._select(states)
         is_live = pc.is_in(counts["generation"], value_set=own["generation"].combine_chunks())
         counts = counts.append_column("is_live", is_live)
         by_file = counts.group_by("file").aggregate([("is_live", "all"), ("is_live", "any")])
         mixed = by_file.filter(pc.and_not(by_file["is_live_any"], by_file["is_live_all"]))["file"].cast(pa.string())
         self.whole += by_file.filter(by_file["is_live_all"])["file"].cast(pa.string()).to_pylist()
-        self.mixed += mixed.to_pylist()
-        is_mixed = pc.is_in(counts["file"].cast(pa.string()), value_set=mixed.combine_chunks())
-        self.generations.append(pc.unique(counts.filter(pc.and_(is_live, is_mixed))["generation"]))
         self.rows += pc.sum(own["rows"]).as_py() or 0
+        if len(mixed):
+            self.mixed += mixed.to_pylist()
+            is_mixed = pc.is_in(counts["file"].cast(pa.string()), value_set=mixed.combine_chunks())
+            self.generations.append(pc.unique(counts.filter(pc.and_(is_live, is_mixed))["generation"]))
 
     def build(self, lake: Lake) -> LiveTable:
         address = lake.address(self.pinned.spec.name)
