@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -21,18 +22,18 @@ import pyarrow.parquet as pq
 from cc_pipeline.atomic import written_whole
 from cc_pipeline.grouping import group_within
 from cc_pipeline.lake.damaged_files import find_damaged_paths
-from cc_pipeline.lake.keyed import newest_rows
-from cc_pipeline.lake.lake import NO_TABLE, Lake, PinnedTable
+from cc_pipeline.lake.keyed import select_newest
+from cc_pipeline.lake.lake import SEQ, Lake, PinnedTable
 from cc_pipeline.lake.layout import StoredFile
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.slices import SLICES, has_current_epoch
-from cc_pipeline.lake.streaming import count_generations
+from cc_pipeline.lake.streaming import count_generations, stream_files
 
 _COUNTS: Final = pa.schema(
     [("file", pa.dictionary(pa.int32(), pa.string())), ("generation", pa.int64()), ("rows", pa.int64())]
 )
 #: Rows of ``slices`` that are looked at together.
-_STATES_AT_ONCE: Final = 50_000
+_STATES_AT_ONCE: Final = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +86,9 @@ def find_live_rows(lake: Lake, pinned: Sequence[PinnedTable], cache: Path | None
     """
     live = LiveRows()
     slices = next(table for table in pinned if table.spec.name == SLICES.name)
-    handle = None if slices.version == NO_TABLE else lake.open(slices.spec, slices.version)
     tables = [_Counted.of(lake, table, live, cache) for table in pinned if table.spec.has_slices]
     for crawls in _group_crawls([slices, *(table.pinned for table in tables)]):
-        if handle is None:
-            break
-        newest = newest_rows(lake, slices.spec, handle, {"crawl": crawls}, _STATE_COLUMNS).combine_chunks()
+        newest = _read_newest(lake, slices, crawls)
         counts = has_current_epoch(lake, newest)
         live.hidden.update(_list_keys(newest.filter(pc.invert(counts))))
         rows = newest.filter(counts).combine_chunks()
@@ -100,7 +98,12 @@ def find_live_rows(lake: Lake, pinned: Sequence[PinnedTable], cache: Path | None
     return live
 
 
-_STATE_COLUMNS: Final = ("crawl", "target", "stage", "epoch", "tables")
+def _read_newest(lake: Lake, slices: PinnedTable, crawls: Sequence[str]) -> pa.Table:
+    names = (*SLICES.key, SEQ.name, "tables")
+    schema = pa.schema([SLICES.stored_schema.field(name) for name in names])
+    addresses = [f"{lake.address(SLICES.name)}/{file.path}" for file in slices.stored_files(crawls)]
+    batches = chain.from_iterable(stream_files(lake, addresses, schema))
+    return select_newest(pa.Table.from_batches(batches, schema), SLICES.key).combine_chunks()
 
 
 def _group_crawls(pinned: Sequence[PinnedTable]) -> Iterator[list[str]]:
