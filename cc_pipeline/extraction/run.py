@@ -88,7 +88,7 @@ def extract(
             if on_begin is not None:
                 on_begin([(crawl, slug) for slug in group])
             yield from _replan_relocated(
-                partial(_make_group, workspace, crawl, source=source, engine=engine), group, tables
+                partial(_make_group, workspace, RunState(workspace), crawl, source=source, engine=engine), group, tables
             )
 
 
@@ -117,11 +117,17 @@ def _replan_relocated(
 
 
 def _make_group(
-    workspace: Workspace, crawl: str, slugs: Sequence[str], tables: Collection[str], *, source: _Source, engine: Engine
+    workspace: Workspace,
+    run: RunState,
+    crawl: str,
+    slugs: Sequence[str],
+    tables: Collection[str],
+    *,
+    source: _Source,
+    engine: Engine,
 ) -> Iterator[PartitionResult]:
     """Locates the targets of a group together, then fetches and parses portions of them with a limited number of
     captures. Yields each target once, when it is done."""
-    run = RunState(workspace)
     locate = partial(locate_captures, run=run)
     fetch, parse = partial(fetch_captures, engine=engine, run=run), partial(parse_records, engine=engine, run=run)
     pages = [table for table in TABLES if table in tables and table in PAGE_TABLES]
