@@ -22,7 +22,6 @@ from cc_pipeline.lake.content_digests import NOTHING, combine_digests
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import FETCH, LOCATE, Slice, group_by_partition
 from cc_pipeline.lake.slices import read_notes
-from cc_pipeline.workspace.workspace import Workspace
 
 _ADVICE: Final = (
     "The captures stay, with their records and pages. Check the index of the source{harvest}, then run this again: the "
