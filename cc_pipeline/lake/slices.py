@@ -40,7 +40,7 @@ from cc_pipeline.lake.slice import VERSION, Metrics, Slice, Stage
 
 #: The stage of a row that names generations which nobody may commit any more (``compaction.py``).
 CONDEMNED: Final = "condemned"
-#: Rows with notes that are read at a time.
+#: Rows that are objects at a time.
 _NOTES: Final = 10_000
 #: How long a reader may take that pinned ``slices`` before the tables.
 _READING: Final = timedelta(hours=1)
@@ -156,7 +156,7 @@ def read_slice_rows(
     found = read_newest(lake, SLICES.name, _where(slices), columns)
     labels = {stage.label for stage in stages}
     wanted = set(slices)
-    rows = [row for row in _parse_rows(found) if row.slice_ in wanted and (not labels or row.stage in labels)]
+    rows = [row for row in parse_rows(found) if row.slice_ in wanted and (not labels or row.stage in labels)]
     # the targets after the slices: a purge that began in between hides the rows
     epochs = read_epochs(lake, {row.slice_ for row in rows})
     return {(row.slice_, row.stage): row for row in rows if row.epoch == epochs[row.slice_]}
@@ -169,15 +169,26 @@ def list_slices(lake: Lake, stage: Stage, where: Mapping[str, str | Sequence[str
     return sorted(Slice(*pair) for pair in zip(rows["crawl"].to_pylist(), rows["target"].to_pylist(), strict=True))
 
 
+def stream_slice_rows(
+    lake: Lake,
+    stages: Collection[Stage],
+    where: Mapping[str, str | Sequence[str]] | None = None,
+    *,
+    details: bool = False,
+) -> Iterator[SliceRow]:
+    """The rows of ``stages`` that count, of all slices or of those ``where`` names: one state, a batch of objects at a
+    time. Raises ``EnvironmentFault``."""
+    rows = current_rows(lake, where, SLICES_SCHEMA.names if details else _COLUMNS)
+    labels = pa.array([stage.label for stage in stages])
+    for batch in rows.filter(pc.is_in(rows["stage"], labels)).to_batches(max_chunksize=_NOTES):
+        yield from parse_rows(pa.Table.from_batches([batch]))
+
+
 def read_notes(
     lake: Lake, stages: Collection[Stage], where: Mapping[str, str | Sequence[str]] | None = None
 ) -> Iterator[SliceRow]:
-    """The rows of ``stages`` that count and have a note, of all slices or of those ``where`` names."""
-    rows = current_rows(lake, where, _COLUMNS)
-    labels = pa.array([stage.label for stage in stages])
-    has_note = pc.not_equal(pc.fill_null(rows["note"], "{}"), "{}")
-    for batch in rows.filter(pc.and_(pc.is_in(rows["stage"], labels), has_note)).to_batches(max_chunksize=_NOTES):
-        yield from _parse_rows(pa.Table.from_batches([batch]))
+    """Of these rows, those that have a note."""
+    return (row for row in stream_slice_rows(lake, stages, where) if row.note)
 
 
 def _count_tables(rows: pa.Table) -> pa.ChunkedArray:
@@ -276,7 +287,8 @@ def _where(slices: Iterable[Slice]) -> dict[str, list[str]]:
     }
 
 
-def _parse_rows(rows: pa.Table) -> Iterator[SliceRow]:
+def parse_rows(rows: pa.Table) -> Iterator[SliceRow]:
+    """Rows of ``slices`` as objects; the column ``details`` may be missing."""
     for row in rows.to_pylist():
         tables = {name: TableState(**state) for name, state in row["tables"] or ()}
         details = row.get("details")
@@ -364,7 +376,7 @@ def _read_stored(
     slices = {row.slice_ for row in rows} | {slice_ for slice_, _ in base.expected}
     where = _where([*slices, *(Slice(slice_.crawl) for slice_ in slices)])
     found = newest_rows(lake, lake.specs[SLICES.name], handle, where)
-    return {_key(row): row for row in _parse_rows(found)}
+    return {_key(row): row for row in parse_rows(found)}
 
 
 def _find_changed(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, merge_ranges
@@ -82,16 +83,27 @@ def read_targets(lake: Lake, slugs: Sequence[str]) -> dict[str, Target]:
     ``UserInputError`` for text that is not a target, or whose target has another key.
     """
     stored_rows = _read_rows(lake, slugs)
+    targets = build_targets(slugs, stored_rows, partial(read_definitions, lake))
+    register(lake, [target for slug, target in targets.items() if slug not in stored_rows])
+    return targets
+
+
+def build_targets(
+    slugs: Sequence[str],
+    stored_rows: Mapping[str, Mapping[str, Any]],
+    read_parts: Callable[[Sequence[str]], Mapping[str, str]],
+) -> dict[str, Target]:
+    """The targets of ``slugs`` by rows of ``targets``; ``read_parts`` gives the definitions of parts. Raises as
+    :func:`read_targets`."""
     targets: dict[str, Target] = {}
     for slug in slugs:
         row = stored_rows.get(slug)
         if row is not None and (row["parts"] or 1) > 1:
-            targets[slug] = _read_divided_set(lake, slug, row)
+            targets[slug] = _build_divided_set(slug, row, read_parts(part_slugs(slug, row["parts"])))
         elif row is not None and SEPARATOR in slug:
             targets[slug] = part_from(slug, row["definition"])
         else:
             targets[slug] = _parse_slug(slug, None if row is None else row["definition"])
-    register(lake, [target for slug, target in targets.items() if slug not in stored_rows])
     return targets
 
 
@@ -269,8 +281,7 @@ def _outline(target: Target) -> str:
     return f"set:{target.name or target.value} = {first_members}, … ({len(target.members):,} members){where}"
 
 
-def _read_divided_set(lake: Lake, slug: str, row: Mapping[str, Any]) -> Target:
-    parts = read_definitions(lake, part_slugs(slug, row["parts"]))
+def _build_divided_set(slug: str, row: Mapping[str, Any], parts: Mapping[str, str]) -> Target:
     members = tuple(member for part, text in sorted(parts.items()) for member in part_from(part, text).members)
     line, _, where = row["definition"].partition(" where ")
     name = slug.removeprefix(SET_SLUG).partition(WHERE_SLUG)[0]
