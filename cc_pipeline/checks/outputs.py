@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -12,23 +12,26 @@ from typing import Any, Final
 import duckdb
 import pyarrow.fs as pafs
 
-from cc_pipeline.checks.scope import CheckResult, Scope, Severity, abbreviate_keys, key_of
+from cc_pipeline.checks.conservation import count_live_rows
+from cc_pipeline.checks.scope import MAX_SHOWN_KEYS, CheckResult, Scope, Severity, abbreviate_keys, key_of
 from cc_pipeline.duck import connect_newest
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.lake import Lake, PinnedTable
+from cc_pipeline.lake.live_rows import LiveRows
 from cc_pipeline.lake.published_file import open_home_publication
 from cc_pipeline.lake.quoting import quote_name
-from cc_pipeline.lake.slice import Metrics
-from cc_pipeline.progress import format_count
-from cc_pipeline.publish.publish import PublicationLag, find_partial_slices, find_publication_lag, find_repeating_slices
+from cc_pipeline.lake.slice import LOCATE, Metrics
+from cc_pipeline.lake.slices import list_slices
+from cc_pipeline.progress import format_count, list_first
+from cc_pipeline.publish.publish import PublicationLag, find_publication_lag
 from cc_pipeline.settings import Settings
-from cc_pipeline.workspace.miscounts import MAKE_AGAIN, describe_miscounts, find_new_miscounts, leaves_slices_out
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The longest lag of the published file behind the lake.
 _MAX_LAG: Final = timedelta(days=1)
 #: Tables of the catalog: a harvest changes them, and that decides about no published capture.
 _CATALOG_TABLES: Final = frozenset(("crawls", "index_manifest", "row_groups", "source_files"))
+_REBUILD: Final = "Rebuild these slices: cc-pipeline doctor --repair."
 _PUBLISH: Final = "Publish cc.duckdb again: repeat any cc-pipeline run, or materialize `warehouse`."
 
 
@@ -43,8 +46,8 @@ def judge_publication(
     """Checks a published file that is behind the lake by ``lag``: an error if it cannot be read or does not show the
     current lake.
 
-    It is an error too if it leaves out slices whose rows differ from those that were committed. It is a warning if only
-    tables of the catalog are newer, and if other settings made the file.
+    It is an error too if it leaves out incomplete slices. It is a warning if only tables of the catalog are newer, and if
+    other settings made the file.
     ``initial_lag`` is the lag at the start of a publication: with it only the commits of that time count, since other
     processes commit meanwhile. One row of every table of the file is read.
     """
@@ -55,7 +58,7 @@ def judge_publication(
     if initial_lag is not None:
         commits = {table: commit for table, commit in commits.items() if initial_lag.commits.get(table) == commit}
     if lag is not None and lag.fault:
-        severity: Severity = "error" if workspace.lake.row_count("captures") else "warn"
+        severity: Severity = "error" if list_slices(workspace.lake, LOCATE) else "warn"
         return CheckResult(name, severity, lag.fault, advice=_PUBLISH)
     if changed_tables := commits.keys() - _CATALOG_TABLES:
         message = (
@@ -67,12 +70,8 @@ def judge_publication(
         return CheckResult(name, "warn", "cc.duckdb was not written yet: nothing was published", advice=_PUBLISH)
     if fault := _find_unreadable(settings):
         return CheckResult(name, "error", fault, advice=_PUBLISH)
-    if miscounted := find_new_miscounts(settings, workspace.lake):
-        message = f"{settings.published_path} omits faulty slices. {'. '.join(describe_miscounts(miscounted))}"
-        return CheckResult(name, "error", message, advice=MAKE_AGAIN)
-    if leaves_slices_out(settings):
-        message = f"{settings.published_path} omits slices that were faulty and are correct now"
-        return CheckResult(name, "error", message, advice=_PUBLISH)
+    if not (withheld := withheld_verdict(workspace)).passed:
+        return replace(withheld, name=name)
     if commits:
         return CheckResult(
             name, "warn", f"{abbreviate_keys(commits)} changed after cc.duckdb was written: the next run publishes them"
@@ -92,28 +91,14 @@ def refuse_unpublished(workspace: Workspace, initial_lag: PublicationLag | None 
 
 
 def withheld_verdict(workspace: Workspace) -> CheckResult:
-    """Checks which slices publications leave out, with the commands to run: an error if there are any."""
-    name = "withheld"
-    interrupted, repeating = find_partial_slices(workspace), find_repeating_slices(workspace)
-    if not interrupted and not repeating:
-        return CheckResult(name, "ok", "all slices are published")
-    problems, advice = [], []
-    if repeating:
-        tables = dict.fromkeys(table for slice_tables in repeating.values() for table in slice_tables)
-        keys = {*map(key_of, repeating)}
-        problems.append(f"{', '.join(tables)} has captures of {abbreviate_keys(keys)} more than once")
-        advice.append("Rebuild these partitions: cc-pipeline doctor --repair.")
-    if interrupted:
-        problems.append(
-            f"the parse of {abbreviate_keys({*map(key_of, interrupted)})} was killed between two commits, so the "
-            "tables of pages are of two runs"
-        )
-        advice.append(
-            "Parse these partitions again: cc-pipeline run … --crawl … (a file read whole: cc-pipeline files add)."
-        )
-    wrong = tuple(sorted({key_of(slice_) for slice_ in (*interrupted, *repeating)}))
-    message = f"cc.duckdb does not show some slices: {'; '.join(problems)}"
-    return CheckResult(name, "error", message, wrong=wrong, advice=" ".join(advice))
+    """Checks which slices publications leave out, since their rows differ from those that were committed: an error if
+    there are any."""
+    incomplete = count_live_rows(workspace).incomplete
+    if not incomplete:
+        return CheckResult("withheld", "ok", "all slices are published")
+    message = f"cc.duckdb does not show incomplete slices: {list_first([*map(str, incomplete)], MAX_SHOWN_KEYS, '; ')}"
+    wrong = tuple(sorted({key_of(one.slice_) for one in incomplete}))
+    return CheckResult("withheld", "error", message, wrong=wrong, advice=_REBUILD)
 
 
 def _find_unreadable(settings: Settings) -> str:
@@ -163,21 +148,28 @@ def _read_published_table(lake: Lake, row: Mapping[str, Any]) -> _PublishedTable
 
 
 def published_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Checks that ``cc.duckdb`` shows as many rows of each table as the lake has at the version it names."""
+    """Checks that ``cc.duckdb`` shows as many rows of each table as count in the lake, unless newer ones were committed
+    since."""
     name = "rows_as_in_the_lake"
     tables = _read_published_tables(workspace, scope)
     if isinstance(tables, CheckResult):
         return tables
-    if miscounted := find_new_miscounts(workspace.settings, workspace.lake):
-        message = f"cc.duckdb omits faulty slices. {'. '.join(describe_miscounts(miscounted))}"
-        return CheckResult(name, "error", message, advice=MAKE_AGAIN)
-    rows = sum(table.row["lake_rows"] for table in tables)
-    newer = [table.row["table_name"] for table in tables if table.now.commit_id != table.row["commit_id"]]
+    live = count_live_rows(workspace)
+    if live.incomplete:
+        return replace(withheld_verdict(workspace), name=name)
+    # rows count by tables with a key
+    newer = [
+        table.row["table_name"]
+        for table in tables
+        if table.now.spec.key and table.now.commit_id != table.row["commit_id"]
+    ]
     wrong = [
         table.row["table_name"]
         for table in tables
-        if table.as_published is None or table.as_published.rows != table.row["lake_rows"]
+        if table.as_published is None
+        or not (newer or table.row["lake_rows"] == _count_rows(workspace.lake, table, live))
     ]
+    rows = sum(table.row["lake_rows"] for table in tables)
     published_at = tables[0].row["published_at"] if tables else datetime.now(UTC)
     metrics: Metrics = {
         "rows": rows,
@@ -197,6 +189,11 @@ def published_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     return CheckResult(
         name, "ok", f"{format_count(rows, 'row')} of {format_count(len(tables), 'table')}{changes_text}", metrics
     )
+
+
+def _count_rows(lake: Lake, table: _PublishedTable, live: LiveRows) -> int:
+    spec = table.now.spec
+    return lake.read(spec.name, columns=spec.key[:1]).num_rows if spec.key else live.tables[spec.name].rows
 
 
 def published_files_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
