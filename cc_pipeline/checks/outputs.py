@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -16,8 +16,8 @@ from cc_pipeline.checks.conservation import count_live_rows
 from cc_pipeline.checks.scope import MAX_SHOWN_KEYS, CheckResult, Scope, Severity, abbreviate_keys, key_of
 from cc_pipeline.duck import connect_newest
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.lake import Lake, PinnedTable
-from cc_pipeline.lake.live_rows import LiveRows
+from cc_pipeline.lake.lake import Lake, PinnedTable, TableSpec
+from cc_pipeline.lake.live_rows import Incomplete, LiveRows
 from cc_pipeline.lake.published_file import open_home_publication
 from cc_pipeline.lake.quoting import quote_name
 from cc_pipeline.lake.slice import LOCATE, Metrics
@@ -46,8 +46,8 @@ def judge_publication(
     """Checks a published file that is behind the lake by ``lag``: an error if it cannot be read or does not show the
     current lake.
 
-    It is an error too if it leaves out incomplete slices. It is a warning if only tables of the catalog are newer, and if
-    other settings made the file.
+    It is an error too if it leaves out incomplete slices. It is a warning if only tables of the catalog are newer, and
+    if other settings made the file.
     ``initial_lag`` is the lag at the start of a publication: with it only the commits of that time count, since other
     processes commit meanwhile. One row of every table of the file is read.
     """
@@ -70,8 +70,8 @@ def judge_publication(
         return CheckResult(name, "warn", "cc.duckdb was not written yet: nothing was published", advice=_PUBLISH)
     if fault := _find_unreadable(settings):
         return CheckResult(name, "error", fault, advice=_PUBLISH)
-    if not (withheld := withheld_verdict(workspace)).passed:
-        return replace(withheld, name=name)
+    if incomplete := count_live_rows(workspace).incomplete:
+        return _describe_left_out(name, incomplete)
     if commits:
         return CheckResult(
             name, "warn", f"{abbreviate_keys(commits)} changed after cc.duckdb was written: the next run publishes them"
@@ -90,15 +90,11 @@ def refuse_unpublished(workspace: Workspace, initial_lag: PublicationLag | None 
         raise EnvironmentFault(verdict.message, verdict.advice)
 
 
-def withheld_verdict(workspace: Workspace) -> CheckResult:
-    """Checks which slices publications leave out, since their rows differ from those that were committed: an error if
-    there are any."""
-    incomplete = count_live_rows(workspace).incomplete
-    if not incomplete:
-        return CheckResult("withheld", "ok", "all slices are published")
+def _describe_left_out(name: str, incomplete: Sequence[Incomplete]) -> CheckResult:
+    """The error that publications leave out slices with other rows than were committed."""
     message = f"cc.duckdb does not show incomplete slices: {list_first([*map(str, incomplete)], MAX_SHOWN_KEYS, '; ')}"
     wrong = tuple(sorted({key_of(one.slice_) for one in incomplete}))
-    return CheckResult("withheld", "error", message, wrong=wrong, advice=_REBUILD)
+    return CheckResult(name, "error", message, wrong=wrong, advice=_REBUILD)
 
 
 def _find_unreadable(settings: Settings) -> str:
@@ -156,7 +152,7 @@ def published_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         return tables
     live = count_live_rows(workspace)
     if live.incomplete:
-        return replace(withheld_verdict(workspace), name=name)
+        return _describe_left_out(name, live.incomplete)
     # rows count by tables with a key
     newer = [
         table.row["table_name"]
@@ -167,7 +163,7 @@ def published_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         table.row["table_name"]
         for table in tables
         if table.as_published is None
-        or not (newer or table.row["lake_rows"] == _count_rows(workspace.lake, table, live))
+        or not (newer or table.row["lake_rows"] == _count_rows(workspace.lake, table.now.spec, live))
     ]
     rows = sum(table.row["lake_rows"] for table in tables)
     published_at = tables[0].row["published_at"] if tables else datetime.now(UTC)
@@ -191,8 +187,7 @@ def published_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     )
 
 
-def _count_rows(lake: Lake, table: _PublishedTable, live: LiveRows) -> int:
-    spec = table.now.spec
+def _count_rows(lake: Lake, spec: TableSpec, live: LiveRows) -> int:
     return lake.read(spec.name, columns=spec.key[:1]).num_rows if spec.key else live.tables[spec.name].rows
 
 

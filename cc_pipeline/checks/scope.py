@@ -1,8 +1,8 @@
 """The scope of a check: the partitions of a run, the changes since the last evaluation, or everything.
 
 A check stores a note with the version of ``slices`` that it has seen and the wrong partitions. The next evaluation
-examines the slices that were committed since, and the wrong ones: the others are unchanged. This module is light: modules
-of checks are loaded with the definitions of a home.
+examines the slices that were committed since, and the wrong ones: the others are unchanged. This module is light:
+modules of checks are loaded with the definitions of a home.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Note:
     severity: Severity = "ok"
 
     def to_texts(self) -> dict[str, str]:
-        """Returns the note as texts by label, which a person reads in the UI: ``41, 2026-11-28T23:06:47+00:00``, and the
-        wrong partitions by the colour of the check."""
+        """Returns the note as texts by label, which a person reads in the UI: ``41, 2026-11-28T23:06:47+00:00``, and
+        the wrong partitions by the colour of the check."""
         seen_text = _NOT_SEEN if self.seen is None else f"{self.seen.version}{_JOINT}{self.seen.at.isoformat()}"
         texts = {SEEN_LABEL: seen_text}
         if self.wrong:
