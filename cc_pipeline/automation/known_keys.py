@@ -43,10 +43,8 @@ def known_keys(workspace: Workspace) -> KnownKeys:
         {*(crawl.id for crawl in crawl_list.crawls), *crawls_found_by_name(workspace.settings)},
         crawl_list.note or "",
     )
-    domains = {
-        *read_defined_slugs(lake),
-        *(target.slug for target in watch_list.read(workspace.settings.watch_list_path)),
-    }
+    watched = watch_list.read(workspace.settings.watch_list_path)
+    domains = {*read_defined_slugs(lake), *(target.slug for target in watched)}
     crawls = {*crawl_ids, *current_rows(lake)["crawl"].unique().to_pylist()}
     return KnownKeys(frozenset(domains), frozenset(crawls), note)
 

@@ -166,7 +166,7 @@ def test_the_last_try_of_a_partition_is_alone() -> None:
 
 
 def fetches(*rows: tuple[str, str, int]) -> pa.Table:
-    return pa.table({name: [row[place] for row in rows] for place, name in enumerate(("crawl", "target", "planned"))})
+    return pa.table({name: [row[place] for row in rows] for place, name in enumerate(("crawl", "target", "rows"))})
 
 
 def test_the_pace_comes_from_ended_runs_and_from_what_a_target_has_elsewhere() -> None:
