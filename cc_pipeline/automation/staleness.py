@@ -54,6 +54,7 @@ _AUTOMATIC_REASONS: Final = frozenset(
         ReasonKind.INDEX,
         ReasonKind.GAP_FILLED,
         ReasonKind.CAPTURES,
+        ReasonKind.INCOMPLETE_ROWS,
     }
 )
 

@@ -10,18 +10,21 @@ from pathlib import Path
 from typing import Any, Final
 
 import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
 from cc_pipeline.checks.conservation import count_live_rows
 from cc_pipeline.checks.scope import MAX_SHOWN_KEYS, CheckResult, Scope, Severity, abbreviate_keys, key_of
 from cc_pipeline.duck import connect_newest
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.lake import Lake, PinnedTable, TableSpec
+from cc_pipeline.lake.keyed import newest_rows
+from cc_pipeline.lake.lake import SEQ, Lake, PinnedTable, TableSpec
 from cc_pipeline.lake.live_rows import Incomplete, LiveRows
 from cc_pipeline.lake.published_file import open_home_publication
 from cc_pipeline.lake.quoting import quote_name
-from cc_pipeline.lake.slice import LOCATE, Metrics
-from cc_pipeline.lake.slices import list_slices
+from cc_pipeline.lake.slice import HARVEST, LOCATE, MANIFEST, Metrics
+from cc_pipeline.lake.slices import CONDEMNED, SLICES, list_slices
 from cc_pipeline.progress import format_count, list_first
 from cc_pipeline.publish.publish import PublicationLag, find_publication_lag
 from cc_pipeline.settings import Settings
@@ -29,8 +32,9 @@ from cc_pipeline.workspace.workspace import Workspace
 
 #: The longest lag of the published file behind the lake.
 _MAX_LAG: Final = timedelta(days=1)
-#: Tables of the catalog: a harvest changes them, and that decides about no published capture.
-_CATALOG_TABLES: Final = frozenset(("crawls", "index_manifest", "row_groups", "source_files"))
+#: Tables and stages that decide about no published capture.
+_CATALOG_TABLES: Final = frozenset(("crawls", "source_files"))
+_CATALOG_STAGES: Final = (MANIFEST.label, HARVEST.label, CONDEMNED)
 _REBUILD: Final = "Rebuild these slices: cc-pipeline doctor --repair."
 _PUBLISH: Final = "Publish cc.duckdb again: repeat any cc-pipeline run, or materialize `warehouse`."
 
@@ -60,7 +64,10 @@ def judge_publication(
     if lag is not None and lag.fault:
         severity: Severity = "error" if list_slices(workspace.lake, LOCATE) else "warn"
         return CheckResult(name, severity, lag.fault, advice=_PUBLISH)
-    if changed_tables := commits.keys() - _CATALOG_TABLES:
+    changed_tables = commits.keys() - _CATALOG_TABLES
+    if changed_tables == {SLICES.name} and _is_same_but_for_catalog(workspace):
+        changed_tables = set()
+    if changed_tables:
         message = (
             f"{settings.published_path} is out of date: tables changed since it was written: "
             f"{abbreviate_keys(changed_tables)}"
@@ -81,6 +88,22 @@ def judge_publication(
             name, "warn", "cc.duckdb was made with other settings or another version: the next run publishes it again"
         )
     return CheckResult(name, "ok", f"cc.duckdb ({settings.published_path.stat().st_size:,} bytes) is up to date")
+
+
+def _is_same_but_for_catalog(workspace: Workspace) -> bool:
+    """Whether only stages of the catalog committed to ``slices`` since the publication."""
+    rows = _read_publication(workspace.settings.published_path)
+    published = {row["table_name"]: row for row in rows}.get(SLICES.name) if isinstance(rows, list) else None
+    lake = workspace.lake
+    try:
+        if published is None or lake.commit_id(SLICES.name, published["version"]) != published["commit_id"]:
+            return False
+        handles = lake.open(SLICES, published["version"]), lake.handle(SLICES)
+    except EnvironmentFault:
+        return False  # the log was restored
+    tables = [newest_rows(lake, SLICES, handle, {}, [SEQ.name]) for handle in handles if handle is not None]
+    before, now = (rows.filter(pc.invert(pc.is_in(rows["stage"], pa.array(_CATALOG_STAGES)))) for rows in tables)
+    return bool(before.equals(now))
 
 
 def refuse_unpublished(workspace: Workspace, initial_lag: PublicationLag | None = None) -> None:
