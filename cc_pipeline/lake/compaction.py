@@ -15,7 +15,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -29,7 +29,7 @@ from cc_pipeline.capture_columns import TIMESTAMP
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.files import write_files
 from cc_pipeline.lake.keyed import TRIES, update_rows
-from cc_pipeline.lake.lake import GENERATION, SEQ, Lake, TableSpec
+from cc_pipeline.lake.lake import GENERATION, REMOVED, SEQ, Lake, TableSpec
 from cc_pipeline.lake.layout import MAX_SMALL_FILES, StoredFile, clustered_by, find_due_merges, list_stored_files
 from cc_pipeline.lake.ordered import find_group_starts
 from cc_pipeline.lake.slices import CONDEMNED, SLICES, Liveness, read_liveness
@@ -49,12 +49,14 @@ _MAX_CONDEMNED: Final = 100_000
 class Bounds:
     """The limits of merging: crawls with more than ``max_small_files`` small files are merged, at most ``max_bytes`` in
     one go, and no merge begins after ``until`` (``time.monotonic()``). ``drops_dead``: files with many rows that no
-    longer count are rewritten too, for which the generations of all files are counted."""
+    longer count are rewritten too, for which the generations of all files are counted. ``purged_crawls`` are those whose
+    rows of purged targets are dropped: elsewhere these say which stored records a purge has to delete."""
 
     max_small_files: int = field(default_factory=lambda: MAX_SMALL_FILES)
     max_bytes: int | None = None
     until: float = math.inf
     drops_dead: bool = True
+    purged_crawls: Collection[str] = ()
 
 
 def is_due(lake: Lake, table: str, bounds: Bounds) -> bool:
@@ -75,14 +77,18 @@ def compact(lake: Lake, table: str, bounds: Bounds) -> int:
     Raises ``EnvironmentFault`` when the lake cannot be read or written.
     """
     spec = lake.specs[table]
-    replaced, tried = 0, set[frozenset[str]]()
+    replaced = 0
+    made: set[str] = set()
+    counts: dict[str, Counter[int]] = {}
     while time.monotonic() < bounds.until:
-        step = _find_step(lake, spec, bounds)
-        paths = frozenset(file.path for file in step.files) if step is not None else frozenset()
-        # a merge that left as many files as there were would be due for ever
-        if step is None or paths in tried or not _replace(lake, spec, step):
+        step = _find_step(lake, spec, bounds, counts)
+        # merged files that are still due would be due for ever
+        if step is None or made.issuperset(file.path for file in step.files):
             break
-        tried.add(paths)
+        added = _replace(lake, spec, step)
+        if added is None:
+            break
+        made.update(file.path for file in added)
         replaced += len(step.files)
     return replaced
 
@@ -97,7 +103,8 @@ class _Step:
     rows: int | None = None
 
 
-def _find_step(lake: Lake, spec: TableSpec, bounds: Bounds) -> _Step | None:
+def _find_step(lake: Lake, spec: TableSpec, bounds: Bounds, counts: dict[str, Counter[int]]) -> _Step | None:
+    """The next merge that is due. ``counts`` has the generations of files that were counted, by path."""
     pinned = lake.pin(spec.name)
     by_crawl: dict[str, list[StoredFile]] = {}
     for file in pinned.stored_files():
@@ -106,8 +113,8 @@ def _find_step(lake: Lake, spec: TableSpec, bounds: Bounds) -> _Step | None:
         merges = find_due_merges(files, bounds.max_small_files, bounds.max_bytes) if clustered_by(spec) else []
         if spec.key:
             step = _Step(merges[0], pa.array([], pa.int64())) if merges else _find_superseded(lake, spec, files, bounds)
-        elif merges or bounds.drops_dead:
-            step = _find_slice_step(lake, spec, crawl, files, merges, bounds)
+        elif merges or bounds.drops_dead or crawl in bounds.purged_crawls:
+            step = _find_slice_step(lake, spec, crawl, files, merges, bounds, counts)
         else:
             step = None
         if step is not None:
@@ -135,26 +142,34 @@ def _find_slice_step(
     files: Sequence[StoredFile],
     merges: Sequence[Sequence[StoredFile]],
     bounds: Bounds,
+    known_counts: dict[str, Counter[int]],
 ) -> _Step | None:
-    """The next files of a crawl to be merged: those with dead rows alone, those that are due, those with many dead."""
-    looked_at = files if bounds.drops_dead else merges[0]
-    counts = {file.path: count_generations(lake, spec.name, file) for file in looked_at}
+    """The next files of a crawl to be merged: those with no other rows than dropped ones, those that are due, those with
+    many dead rows or any of a purged target."""
+    is_purged = crawl in bounds.purged_crawls
+    looked_at = files if bounds.drops_dead or is_purged else merges[0]
+    for file in looked_at:
+        if file.path not in known_counts:
+            known_counts[file.path] = count_generations(lake, spec.name, file)
+    counts = {file.path: known_counts[file.path] for file in looked_at}
     liveness = read_liveness(lake, spec.name, crawl)
-    counts = _condemn_orphans(lake, spec, crawl, looked_at, counts, liveness)
-    dropped = pa.array(sorted({*liveness.dead.to_pylist()}), pa.int64())
-    droppable = {*dropped.to_pylist()} | counts.pop("", Counter()).keys()
-    kept = {
-        path: sum(n for number, n in of_file.items() if number not in droppable) for path, of_file in counts.items()
-    }
-    known = [file for file in looked_at if file.path in counts]
+    purged = {*liveness.purged.to_pylist()} if is_purged else set()
+    young, orphans = _condemn_orphans(lake, spec, crawl, looked_at, counts, liveness)
+    dropped = {*liveness.dead.to_pylist(), *orphans, *purged}
+    kept = {path: sum(n for number, n in one.items() if number not in dropped) for path, one in counts.items()}
+    # a run is about to commit rows of young files; those of purged targets are dropped all the same
+    known = [file for file in looked_at if file.path not in young or not purged.isdisjoint(counts[file.path])]
+    names = {file.path for file in known}
     candidates = [[file for file in known if not kept[file.path]]]
-    candidates += [[file for file in merge if file.path in counts] for merge in merges]
+    candidates += [[file for file in merge if file.path in names] for merge in merges]
     candidates += [
-        [file] for file in known if kept[file.path] <= (1 - _DEAD_SHARE) * file.rows and kept[file.path] < file.rows
+        [file]
+        for file in known
+        if kept[file.path] <= (1 - _DEAD_SHARE) * file.rows or not purged.isdisjoint(counts[file.path])
     ]
     for chosen in candidates:
         if len(chosen) > 1 or any(kept[file.path] < file.rows for file in chosen):
-            return _Step(chosen, pa.array(sorted(droppable), pa.int64()), sum(kept[file.path] for file in chosen))
+            return _Step(chosen, pa.array(sorted(dropped), pa.int64()), sum(kept[file.path] for file in chosen))
     return None
 
 
@@ -165,23 +180,24 @@ def _condemn_orphans(
     files: Sequence[StoredFile],
     counts: Mapping[str, Counter[int]],
     liveness: Liveness,
-) -> dict[str, Counter[int]]:
-    """``counts`` without files that may have rows of a run that is about to commit. Orphans in files of a week ago are
-    condemned: they are under an empty path."""
-    named = {*liveness.current.to_pylist(), *liveness.dead.to_pylist(), *liveness.recent.to_pylist()}
+) -> tuple[set[str], set[int]]:
+    """Generations that no row of ``slices`` names may be of a run that is about to commit. Returns the files younger
+    than a week that have some; those in files of a week ago alone are condemned, and returned."""
+    named = _list_named(liveness)
     limit = (datetime.now(UTC) - _RETENTION).timestamp() * 1_000
-    result: dict[str, Counter[int]] = {}
-    orphans: Counter[int] = Counter()
-    for file in files:
-        unnamed = {number: n for number, n in counts[file.path].items() if number not in named}
-        if unnamed and file.written_at > limit:
-            continue
-        result[file.path] = counts[file.path]
-        orphans.update(unnamed)
+    unnamed = {file.path: counts[file.path].keys() - named for file in files}
+    young = {file.path for file in files if unnamed[file.path] and file.written_at > limit}
+    orphans = set().union(*unnamed.values()) - set().union(*(unnamed[path] for path in young))
     if orphans:
         condemn(lake, crawl, orphans)
-        result[""] = orphans
-    return result
+        # a run may have committed some before that
+        orphans -= _list_named(read_liveness(lake, spec.name, crawl))
+    return young, orphans
+
+
+def _list_named(liveness: Liveness) -> set[int]:
+    arrays = (liveness.current, liveness.dead, liveness.recent, liveness.purged)
+    return {number for array in arrays for number in array.to_pylist()}
 
 
 def condemn(lake: Lake, crawl: str, generations: Iterable[int]) -> None:
@@ -197,8 +213,8 @@ def condemn(lake: Lake, crawl: str, generations: Iterable[int]) -> None:
     update_rows(lake, SLICES.name, {"crawl": crawl, "target": "", "stage": CONDEMNED}, build)
 
 
-def _replace(lake: Lake, spec: TableSpec, step: _Step) -> bool:
-    """Writes the merged files and commits them. ``False`` if some of the files were replaced meanwhile."""
+def _replace(lake: Lake, spec: TableSpec, step: _Step) -> list[StoredFile] | None:
+    """Writes the merged files, commits and returns them. ``None`` if some of the files were replaced meanwhile."""
     removed = {file.path for file in step.files}
     added: list[StoredFile] = []
     if step.rows != 0:
@@ -212,13 +228,14 @@ def _replace(lake: Lake, spec: TableSpec, step: _Step) -> bool:
     for _ in range(TRIES):
         with lake.fixed(spec.name) as handle:
             stored = {file.path for file in list_stored_files(spec, handle)}
+            # the answer to the commit may have been lost
             if added and added[0].path in stored:
-                return True
+                return added
             if not removed <= stored:
-                return not (removed & stored) and not added
+                return None
             if lake.swap(spec.name, handle, added, step.files, is_data=False):
-                return True
-    return False
+                return added
+    return None
 
 
 def _merge_slices(lake: Lake, spec: TableSpec, step: _Step) -> Iterator[pa.RecordBatch]:
@@ -254,6 +271,9 @@ def _drop_superseded(spec: TableSpec, batches: Sequence[pa.RecordBatch]) -> pa.R
         times = pa.concat_arrays([rows.column("committed_at"), pa.nulls(1, TIMESTAMP)])[1:]
         since = pa.scalar(datetime.now(UTC) - _RETENTION, TIMESTAMP)
         is_kept |= np.asarray(pc.fill_null(pc.greater(times, since), False))
+        # of purged targets: whatever is stored of these keys elsewhere counts no more either
+        is_old = pc.less(rows.column("committed_at"), since)
+        is_kept &= ~np.asarray(pc.and_(rows.column(REMOVED.name), pc.fill_null(is_old, False)))
     return rows.filter(pa.array(is_kept))
 
 
