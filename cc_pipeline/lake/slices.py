@@ -230,10 +230,14 @@ def _has_current_epoch(lake: Lake, rows: pa.Table) -> pa.ChunkedArray:
     targets = encoded.dictionary.to_pylist()
     by_slug = read_target_rows(lake, {whole_slug(target) for target in targets})
     of_subsets, of_targets = (
-        pa.array([_epoch_of(by_slug.get(whole_slug(target)), target, of_target=of_target) for target in targets], pa.int64())
+        pa.array(
+            [_epoch_of(by_slug.get(whole_slug(target)), target, of_target=of_target) for target in targets], pa.int64()
+        )
         for of_target in (False, True)
     )
-    is_whole = pc.is_in(rows["stage"].combine_chunks(), value_set=pa.array(sorted(_list_whole_stages(lake)), pa.string()))
+    is_whole = pc.is_in(
+        rows["stage"].combine_chunks(), value_set=pa.array(sorted(_list_whole_stages(lake)), pa.string())
+    )
     epochs = pc.if_else(is_whole, of_targets.take(encoded.indices), of_subsets.take(encoded.indices))
     is_equal = pc.equal(rows["epoch"].combine_chunks(), epochs)
     is_known = pa.array([whole_slug(target) in by_slug for target in targets], pa.bool_()).take(encoded.indices)
@@ -258,6 +262,12 @@ class Liveness:
     dead: pa.Array
     recent: pa.Array
     purged: pa.Array
+
+    @property
+    def named(self) -> set[int]:
+        """All of them."""
+        arrays = (self.current, self.dead, self.recent, self.purged)
+        return {number for numbers in arrays for number in numbers.to_pylist()}
 
 
 def read_liveness(lake: Lake, table: str, crawl: str) -> Liveness:
