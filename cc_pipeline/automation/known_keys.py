@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
 from cc_pipeline.automation import watch_list
-from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR
+from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, whole_slug
 from cc_pipeline.commoncrawl.target_text import parse_slug, set_slug
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.harvesting.crawls import crawls_found_by_name
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.slices import current_rows
-from cc_pipeline.maintenance.purge_plan import list_unfinished_purges
+from cc_pipeline.lake.slices import current_rows, read_purged
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The most targets that a message suggests.
@@ -81,6 +80,6 @@ def find_target(text: str, known_slugs: Collection[str]) -> str:
     raise UserInputError(f"this home has no target {word!r}{reason}. {hint}")
 
 
-def find_unfinished_purges(workspace: Workspace) -> Mapping[str, str]:
-    """Returns the definitions of targets whose purge has begun and not ended, by slug. Raises ``EnvironmentFault``."""
-    return {note.slug: note.definition for note in list_unfinished_purges(workspace.place)}
+def find_unfinished_purges(workspace: Workspace) -> list[str]:
+    """Returns the slugs of purged targets whose rows are not all deleted. Raises ``EnvironmentFault``."""
+    return sorted({whole_slug(target) for target in read_purged(workspace.lake)["target"].to_pylist()})

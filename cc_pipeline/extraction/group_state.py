@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.blocklist import Blocklist, read_list_number, read_numbered_list
 from cc_pipeline.extraction.slice_selection import TargetSlices, expand_targets
 from cc_pipeline.extraction.slice_state import SliceState, read_slice_states
@@ -102,16 +101,12 @@ class RunState:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._states: dict[tuple[str, str], GroupState] = {}
-        #: Targets whose state was read before.
-        self._known: set[str] = set()
 
     def take(self, crawl: str, slugs: Sequence[str]) -> GroupState:
-        """The state of targets: from the stage before, else from the lake. Raises as :func:`read_group_state`, and
-        ``EnvironmentFault`` for a target that was removed since the run read it: it does not bring it back."""
+        """The state of targets: from the stage before, else from the lake. Raises as :func:`read_group_state`."""
         states = [self._states.pop((crawl, slug), None) for slug in slugs]
         kept = [state for state in states if state is not None]
         if len(kept) < len(states) or len({state.list_number for state in kept}) != 1:
-            self._refuse_removed(slugs)
             return read_group_state(self._workspace, crawl, slugs)
         requested: dict[str, tuple[Slice, ...]] = {}
         additional: dict[str, tuple[Slice, ...]] = {}
@@ -124,14 +119,6 @@ class RunState:
             versions |= state.versions
         target_slices = TargetSlices(crawl, requested, additional)
         return replace(kept[0], target_slices=target_slices, slice_states=slice_states, versions=versions)
-
-    def _refuse_removed(self, slugs: Sequence[str]) -> None:
-        known = sorted(self._known.intersection(slugs))
-        if removed := known and sorted({*known} - read_stored_versions(self._workspace.lake, known).keys()):
-            raise EnvironmentFault(
-                f"{', '.join(removed[:3])} was removed during this run", "To extract it anew, run it again."
-            )
-        self._known.update(slugs)
 
     def keep(self, state: GroupState) -> None:
         """Passes a state to the next stage."""

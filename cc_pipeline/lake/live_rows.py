@@ -89,7 +89,7 @@ def find_live_rows(lake: Lake, pinned: Sequence[PinnedTable], cache: Path | None
     tables = [_Counted.of(lake, table, live, cache) for table in pinned if table.spec.has_slices]
     for crawls in _group_crawls([slices, *(table.pinned for table in tables)]):
         newest = _read_newest(lake, slices, crawls)
-        counts = has_current_epoch(lake, newest)
+        counts = pc.fill_null(has_current_epoch(lake, newest), False)
         live.hidden.update(_list_keys(newest.filter(pc.invert(counts))))
         rows = newest.filter(counts).combine_chunks()
         live.states += rows.num_rows
