@@ -19,6 +19,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from cc_pipeline.extraction.run_inputs import MAX_PLANS, InputsChanged, hold_run_lease
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
@@ -28,7 +29,6 @@ from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.run import PartitionResult, extract
-from cc_pipeline.extraction.run_inputs import MAX_PLANS, InputsChanged, hold_run_lease
 from cc_pipeline.extraction.slice_state import read_slice_states
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import FETCH, PAGE_TABLES, Slice
