@@ -119,12 +119,13 @@ def _find_superseded(lake: Lake, spec: TableSpec, files: Sequence[StoredFile], b
     """All files of a partition of a table with a key, if many of their rows are superseded."""
     if not bounds.drops_dead or len(files) < 2:
         return None
-    keys = pa.schema([spec.stored_schema.field(name) for name in (*spec.key, SEQ.name)])
+    key = _own_key(spec)
+    keys = pa.schema([spec.stored_schema.field(name) for name in (*key, SEQ.name)])
     tables = [
         pa.Table.from_batches(batches, keys) for batches in stream_files(lake, _addresses(lake, spec, files), keys)
     ]
     rows = pa.concat_tables(tables)
-    distinct = rows.group_by(list(spec.key)).aggregate([]).num_rows
+    distinct = rows.group_by(key).aggregate([]).num_rows
     return _Step(files, pa.array([], pa.int64())) if rows.num_rows - distinct > _DEAD_SHARE * rows.num_rows else None
 
 
@@ -245,9 +246,10 @@ def _merge_keyed(lake: Lake, spec: TableSpec, step: _Step) -> Iterator[pa.Record
 
 def _drop_superseded(spec: TableSpec, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     rows = pa.Table.from_batches(batches)
-    order = [(name, "ascending") for name in (*spec.key, SEQ.name)]
+    key = _own_key(spec)
+    order = [(name, "ascending") for name in (*key, SEQ.name)]
     rows = rows.take(pc.sort_indices(rows.select([name for name, _ in order]), order)).combine_chunks().to_batches()[0]
-    starts = find_group_starts(rows, spec.key)
+    starts = find_group_starts(rows, key)
     is_kept = np.zeros(rows.num_rows, bool)
     is_kept[np.append(starts[1:] - 1, rows.num_rows - 1)] = True
     if "committed_at" in rows.schema.names:
@@ -255,6 +257,11 @@ def _drop_superseded(spec: TableSpec, batches: Sequence[pa.RecordBatch]) -> pa.R
         since = pa.scalar(datetime.now(UTC) - _RETENTION, TIMESTAMP)
         is_kept |= np.asarray(pc.fill_null(pc.greater(times, since), False))
     return rows.filter(pa.array(is_kept))
+
+
+def _own_key(spec: TableSpec) -> list[str]:
+    """The columns of the key that the files of a partition have."""
+    return [name for name in spec.key if name not in spec.partition_columns]
 
 
 def merge_files(lake: Lake, spec: TableSpec, files: Sequence[StoredFile]) -> Iterator[pa.RecordBatch]:

@@ -45,9 +45,10 @@ def register(lake: Lake, targets: Sequence[Target], epochs: Mapping[str, int] | 
     def build(stored: list[Row]) -> list[Row]:
         old_rows = {row["slug"]: row for row in stored}
         names = {row["slug"]: _parse_set_name(row["definition"]) for row in stored if row["slug"].startswith(SET_SLUG)}
+        for target in targets:
+            _refuse_other_spelling(target, names)
         rows = []
         for target in targets_by_slug.values():
-            _refuse_other_spelling(target, names)
             old_row = old_rows.get(target.slug)
             parts = _count_parts(target, old_row)
             # the version of a divided set depends on the members alone, whatever their order

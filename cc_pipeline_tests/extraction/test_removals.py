@@ -210,7 +210,7 @@ def test_a_target_that_would_have_none_waits_whatever_the_settings_allow(
     assert offsets(home) == every
 
 
-def test_a_shorter_list_is_remembered_by_a_run_that_was_killed(
+def test_a_shorter_list_is_doubted_after_a_run_that_was_killed(
     home: Workspace, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     extract(home, SITE)
@@ -225,7 +225,7 @@ def test_a_shorter_list_is_remembered_by_a_run_that_was_killed(
         locate_captures(home, NEW, [SITE])
     monkeypatch.undo()
     again = Index(monkeypatch)
-    again.hidden, again.sizes = index.hidden, index.sizes
+    again.hidden, again.sizes, again.asked = index.hidden, index.sizes, index.asked
     with pytest.raises(FetchIncomplete):
         extract(home, SITE)
     assert offsets(home) == every

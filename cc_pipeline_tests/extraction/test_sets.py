@@ -382,20 +382,20 @@ def test_a_run_killed_between_parts_goes_on_there(
     members = [*domains, *absent(300)]
     register(home, tmp_path, members)
     monkeypatch.setattr(carried, "_MEMBERS_AT_ONCE", 60)
-    plain = locate.commit_lookups
+    plain = locate.commit_written
     calls: list[int] = []
 
-    def ending(*given) -> None:
+    def ending(*given, **named) -> list:
         calls.append(1)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        plain(*given)
+        return plain(*given, **named)
 
-    monkeypatch.setattr(locate, "commit_lookups", ending)
+    monkeypatch.setattr(locate, "commit_written", ending)
     with pytest.raises(KeyboardInterrupt):
         locate_captures(home, NEW, [SET])
-    monkeypatch.setattr(locate, "commit_lookups", plain)
-    done = {part for part, digest in parts_here(home).items() if digest is not None}
+    monkeypatch.setattr(locate, "commit_written", plain)
+    done = parts_here(home)
     assert 0 < len(done) < 16
     asked.clear()
     report = locate_captures(home, NEW, [SET])
