@@ -309,7 +309,7 @@ class _Runner:
         if not records.num_rows:
             return self._place.ranges
         lost = records.filter(pc.not_equal(records["outcome"], "fetched"))
-        [note] = workspace.lake.read("fetches", {"crawl": CRAWL, "target": TARGET}).to_pylist()
+        [note] = notes_of(workspace, FETCH, {"crawl": CRAWL, "target": TARGET})
         if note["mismatches_unconfirmed"]:
             return plan_ranges(mismatched_rows(records), TOGETHER)
         if replay:

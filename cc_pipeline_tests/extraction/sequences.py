@@ -123,6 +123,8 @@ class Model:
     truth: MiniCrawlTruth
     slices: dict[At, Known] = field(default_factory=dict)
     defined: dict[str, str] = field(default_factory=dict)
+    #: The newest definition of each target, also of those that were purged.
+    texts: dict[str, str] = field(default_factory=dict)
     #: How often a target was run or a subset of it dropped, and how often it was purged.
     changes: Counter[str] = field(default_factory=Counter)
     purges: Counter[str] = field(default_factory=Counter)
@@ -200,7 +202,7 @@ class Homes:
         slices = [(step.crawl, target.slug, subset) for subset in subsets_in(step.crawl, step.subsets)]
         with unfated():
             workspace.register_targets([target])
-            model.defined[target.slug] = step.text
+            model.defined[target.slug] = model.texts[target.slug] = step.text
         before = model.changes[target.slug], model.purges[target.slug]
         try:
             [made] = extract(workspace, [(step.crawl, target.slug)], TABLES, SMALL_ENGINE)
@@ -434,7 +436,7 @@ def run_sequence(source: Path, prepared: Path, truth: MiniCrawlTruth, seed: int)
             # whatever was killed, the next run brings it
             for crawl, slug in sorted({(at[0], at[1]) for at in homes.model.slices}):
                 subsets = [at[2] for at in homes.model.of(slug) if at[0] == crawl]
-                homes.do(Step(0, "run", crawl, homes.model.defined[slug], tuple(sorted(subsets))))
+                homes.do(Step(0, "run", crawl, homes.model.texts[slug], tuple(sorted(subsets))))
             homes.check(1)
         except BaseException:
             print(f"seed {seed}, step {number}; {homes.said}")
