@@ -121,12 +121,12 @@ class SlicesChanged(EnvironmentFault):
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What a commit was made from: the rows that it replaces, the ``epochs`` of the slices, and the content of an
-    earlier stage (``expected``). ``find_changed`` gives slices whose definition or blocks changed since."""
+    """What a commit was made from: the rows that it replaces, the ``epochs`` of the slices, and the state of an earlier
+    stage whose rows were read (``expected``). ``find_changed`` gives slices whose definition or blocks changed since."""
 
     epochs: Mapping[Slice, int]
     replaced: Mapping[Slice, SliceRow]
-    expected: Mapping[tuple[Slice, str], str] = field(default_factory=dict)
+    expected: Mapping[tuple[Slice, str], SliceRow] = field(default_factory=dict)
     find_changed: Callable[[Collection[Slice]], Collection[Slice]] = lambda slices: ()
 
 
@@ -469,10 +469,11 @@ def _find_changed(
     epochs = read_epochs(lake, [row.slice_ for row in rows], Stage(rows[0].stage, ()) if rows else None)
     redefined = {slice_ for slice_, epoch in epochs.items() if epoch != base.epochs[slice_]}
     redefined |= {*base.find_changed([row.slice_ for row in rows])}
+    # not by content alone: rows of a generation that was superseded may have been dropped while they were read
     changed = {
         slice_
-        for (slice_, label), content in base.expected.items()
-        if (row := stored.get((slice_, label, base.epochs.get(slice_, 0)))) is None or row.content != content
+        for (slice_, label), read in base.expected.items()
+        if (row := stored.get((slice_, label, base.epochs.get(slice_, 0)))) is None or row.tables != read.tables
     }
     for row in rows:
         replaced = base.replaced.get(row.slice_)
@@ -551,7 +552,7 @@ def commit_written(
     base: Base,
     *,
     notes: Mapping[Slice, Mapping[str, Any]] | None = None,
-    details: Mapping[Slice, Mapping[str, Any]] | None = None,
+    details: Mapping[Slice, Mapping[str, Any] | None] | None = None,
 ) -> list[SliceRow]:
     """As :func:`commit_stage`, with rows that were written to files under ``generations``."""
     for table in stage.tables:

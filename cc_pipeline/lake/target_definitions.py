@@ -48,9 +48,10 @@ def register(lake: Lake, targets: Sequence[Target]) -> None:
     def build(stored: list[Row]) -> list[Row]:
         old_rows = {row["slug"]: row for row in stored}
         names = {row["slug"]: _parse_set_name(row["definition"]) for row in stored if row["slug"].startswith(SET_SLUG)}
+        for target in targets:
+            _refuse_other_spelling(target, names)
         rows = []
         for target in targets_by_slug.values():
-            _refuse_other_spelling(target, names)
             old_row = old_rows.get(target.slug)
             parts = _count_parts(target, old_row)
             # the version of a divided set depends on the members alone, whatever their order
@@ -154,7 +155,7 @@ def plan_parts(lake: Lake, targets: Sequence[Target]) -> dict[str, list[Target]]
 
 def read_versions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
     """The version of each definition. Keys without a definition are defined as in :func:`read`. Raises as that does."""
-    stored_versions = {slug: row["version"] for slug, row in _read_rows(lake, slugs, ["slug", "version"]).items()}
+    stored_versions = read_stored_versions(lake, slugs)
     return stored_versions | {
         slug: target.version
         for slug, target in read_targets(lake, [slug for slug in slugs if slug not in stored_versions]).items()
@@ -162,13 +163,8 @@ def read_versions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
 
 
 def read_stored_versions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
-    """The versions of the stored definitions of ``slugs`` and of the parts they are divided into; nothing is
-    written."""
-    slugs_of_parts = [part_slug for parts in find_part_slugs(lake, slugs).values() for part_slug in parts]
-    return {
-        slug: row["version"]
-        for slug, row in _read_rows(lake, list(dict.fromkeys([*slugs, *slugs_of_parts])), ["slug", "version"]).items()
-    }
+    """The versions of the stored definitions of ``slugs``; nothing is written."""
+    return {slug: row["version"] for slug, row in _read_rows(lake, slugs, ["slug", "version"]).items()}
 
 
 def read_definitions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:

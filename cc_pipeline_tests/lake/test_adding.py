@@ -16,16 +16,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from cc_pipeline.lake.adding import AddedFile, commit_added, write_rows
+from cc_pipeline.lake.replacing import open_fixed_version
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake import adding
-from cc_pipeline.lake.adding import AddedFile, commit_added, write_rows
 from cc_pipeline.lake.compaction import Bounds, compact_due
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.layout import list_stored_files
-from cc_pipeline.lake.replacing import open_fixed_version
 from cc_pipeline.lake.slice import Slice, Stage
 from cc_pipeline.lake.streaming import stream_slices
 from cc_pipeline.lake.vacuum import vacuum

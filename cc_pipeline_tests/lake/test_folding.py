@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
-
-from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.digests import folding
-from cc_pipeline.lake.content_digests import digest_from_int
 from cc_pipeline.lake.digests.digest_reader import FOLDER
 from cc_pipeline.lake.digests.folding import fold, sweep_folded
 from cc_pipeline.lake.digests.log import TransactionLog
+from deltalake import DeltaTable
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.content_digests import digest_from_int
+from cc_pipeline.lake.digests import folding
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.vacuum import find_uncommitted_files, vacuum
 from cc_pipeline_tests.weedserver import REGION, weed_server

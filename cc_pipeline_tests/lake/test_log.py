@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS, TransactionLog
 from deltalake import DeltaTable
 
-from cc_pipeline.lake.digests import log as log_module
 from cc_pipeline.lake.content_digests import compute_input_digest, digest_to_int
-from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS, TransactionLog
+from cc_pipeline.lake.digests import log as log_module
 from cc_pipeline.lake.lake import DigestsNotInLog, Lake, TableSpec
 
 SCHEMA = pa.schema([pa.field("crawl", pa.string()), pa.field("target", pa.string()), pa.field("n", pa.int64())])

@@ -1,6 +1,8 @@
-from pathlib import Path
-from cc_pipeline_tests.world import *
 import time
+
+from cc_pipeline_tests.world import *
+
+
 def test_x(bucket, tmp_path):
     t=time.time()
     w = harvested(bucket[0], tmp_path/"home")
