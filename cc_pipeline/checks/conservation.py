@@ -11,7 +11,7 @@ from cc_pipeline.checks.scope import CheckResult, Scope, Severity, abbreviate_ke
 from cc_pipeline.extraction.plan import SliceRequest, options_of, plan
 from cc_pipeline.extraction.slice_state import STAGES, SliceState, read_slice_states
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.live_rows import LiveRows, judge_rows, read_states
+from cc_pipeline.lake.live_rows import LiveRows, find_live_rows
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, READ_FILES, Metrics, Slice, Stage, group_targets_by_crawl
 from cc_pipeline.lake.slices import current_rows
 from cc_pipeline.lake.streaming import list_crawls
@@ -19,7 +19,6 @@ from cc_pipeline.progress import format_count
 from cc_pipeline.workspace.workspace import Workspace
 
 _NAME: Final = "ledger_balances"
-_KEY: Final = ("crawl", "target")
 #: Slices whose rows of ``slices`` are in memory together.
 _SLICES_AT_ONCE: Final = 10_000
 _REPAIR: Final = "Rebuild these partitions: cc-pipeline doctor --repair"
@@ -54,10 +53,10 @@ def count_live_rows(workspace: Workspace, slices: Collection[Slice] | None = Non
     """Counts the rows of each generation in all files, of which those counted before are known, and compares them with
     the committed numbers of ``slices`` (default: all). Raises ``EnvironmentFault``."""
     lake = workspace.lake
-    where = None if slices is None else {name: sorted({one.where.get(name, "") for one in slices}) for name in _KEY}
-    states = read_states(lake, where)
-    pinned = [lake.pin(spec.name) for spec in lake.specs.values() if spec.has_slices]
-    return judge_rows(lake, states, pinned, workspace.settings.cache_path / "generations")
+    specs = [lake.specs["slices"], *(spec for spec in lake.specs.values() if spec.has_slices)]
+    crawls = None if slices is None else {slice_.crawl for slice_ in slices}
+    pinned = [lake.pin(spec.name) for spec in specs]
+    return find_live_rows(lake, pinned, workspace.settings.cache_path / "generations", crawls)
 
 
 def count_balance(workspace: Workspace, slices: Collection[Slice] | None = None) -> Balance:

@@ -204,7 +204,7 @@ class Lake:
         spec = self.specs[table]
         # readers may have a file open for a week from now on
         now = int(time.time() * 1_000)
-        actions = [
+        actions: list[AddAction | RemoveAction] = [
             *(RemoveAction(file.path, is_data, now, file.size, dict(file.partition)) for file in removed),
             *(
                 AddAction(file.path, file.size, dict(file.partition), file.written_at, is_data, file.statistics)
@@ -432,7 +432,8 @@ class Lake:
         return "://" in address or _exists(Path(f"{address}/_delta_log/{version + 1:020}.json"))
 
     def prepare(self, table: str) -> DeltaTable:
-        """A handle at the newest version of a table, which is made if it does not exist. Raises ``EnvironmentFault``."""
+        """A handle at the newest version of a table, which is made if it does not exist. Raises
+        ``EnvironmentFault``."""
         spec = self.specs[table]
         handle = self.handle(spec)
         if handle is None:

@@ -7,7 +7,7 @@ compared with the number that its row of ``slices`` has: a slice with other rows
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -25,8 +25,9 @@ from cc_pipeline.lake.damaged_files import find_damaged_paths
 from cc_pipeline.lake.keyed import select_newest
 from cc_pipeline.lake.lake import SEQ, Lake, PinnedTable
 from cc_pipeline.lake.layout import StoredFile
+from cc_pipeline.lake.predicates import Where
 from cc_pipeline.lake.slice import Slice
-from cc_pipeline.lake.slices import SLICES, has_current_epoch
+from cc_pipeline.lake.slices import SLICES, current_rows, has_current_epoch
 from cc_pipeline.lake.streaming import count_generations, stream_files
 
 _COUNTS: Final = pa.schema(
@@ -78,22 +79,31 @@ class LiveRows:
     states: int = 0
 
 
-def find_live_rows(lake: Lake, pinned: Sequence[PinnedTable], cache: Path | None = None) -> LiveRows:
+def read_states(lake: Lake, where: Where | None = None) -> pa.Table:
+    """A row for each slice, stage and table that was made (of those ``where`` names), with the generation and the number
+    of rows. Raises ``EnvironmentFault``."""
+    return _unfold_tables(current_rows(lake, where, ["tables"]).combine_chunks())
+
+
+def find_live_rows(
+    lake: Lake, pinned: Sequence[PinnedTable], cache: Path | None = None, crawls: Collection[str] | None = None
+) -> LiveRows:
     """The rows that count of ``pinned`` tables with slices, as ``slices`` says, which is one of them and was pinned
-    first: rows that are committed meanwhile are left out. Some crawls are read at a time, so memory is bounded.
+    first: rows that are committed meanwhile are left out. ``crawls`` are those to be looked at (default: all), some at a
+    time, so memory is bounded.
 
     ``cache`` is a folder for the counts of files. Raises ``EnvironmentFault`` when the lake cannot be read.
     """
     live = LiveRows()
     slices = next(table for table in pinned if table.spec.name == SLICES.name)
     tables = [_Counted.of(lake, table, live, cache) for table in pinned if table.spec.has_slices]
-    for crawls in _group_crawls([slices, *(table.pinned for table in tables)]):
-        newest = _read_newest(lake, slices, crawls)
+    for group in _group_crawls([slices, *(table.pinned for table in tables)], crawls):
+        newest = _read_newest(lake, slices, group)
         counts = pc.fill_null(has_current_epoch(lake, newest), False)
         live.hidden.update(_list_keys(newest.filter(pc.invert(counts))))
         rows = newest.filter(counts).combine_chunks()
         live.states += rows.num_rows
-        _judge(live, tables, crawls, _unfold_tables(rows))
+        _judge(live, tables, group, _unfold_tables(rows))
     live.tables = {table.pinned.spec.name: table.build(lake) for table in tables}
     return live
 
@@ -106,11 +116,11 @@ def _read_newest(lake: Lake, slices: PinnedTable, crawls: Sequence[str]) -> pa.T
     return select_newest(pa.Table.from_batches(batches, schema), SLICES.key).combine_chunks()
 
 
-def _group_crawls(pinned: Sequence[PinnedTable]) -> Iterator[list[str]]:
+def _group_crawls(pinned: Sequence[PinnedTable], crawls: Collection[str] | None) -> Iterator[list[str]]:
     """The crawls of some tables, as many at a time as have a bounded number of slices."""
     rows: Counter[str] = Counter()
     for table in pinned:
-        for file in table.stored_files():
+        for file in table.stored_files(crawls):
             rows[file.crawl] += file.rows if table.spec.key else 0
     return group_within(sorted(rows), (_STATES_AT_ONCE,), lambda crawl: (rows[crawl],))
 
@@ -123,16 +133,17 @@ def _list_keys(rows: pa.Table) -> Iterator[tuple[str, str, int]]:
 def _unfold_tables(rows: pa.Table) -> pa.Table:
     """A row for each table that a row of ``slices`` names."""
     names = ("crawl", "target", "stage", "epoch")
+    added = [("table", pa.string()), ("generation", pa.int64()), ("rows", pa.int64())]
+    schema = pa.schema([*(rows.schema.field(name) for name in names), *(pa.field(*one) for one in added)])
     if not rows.num_rows:
-        columns = [rows.schema.field(name) for name in names]
-        added = [("table", pa.string()), ("generation", pa.int64()), ("rows", pa.int64())]
-        return pa.schema([*columns, *(pa.field(*one) for one in added)]).empty_table()
+        return schema.empty_table()
     maps = rows["tables"].chunk(0)
     parents = pa.array(np.repeat(np.arange(rows.num_rows), np.diff(maps.offsets.to_numpy())))
     first, last = maps.offsets[0].as_py(), maps.offsets[len(maps.offsets) - 1].as_py()
     values = maps.items.slice(first, last - first)
-    columns = {name: rows[name].take(parents) for name in names} | {"table": maps.keys.slice(first, last - first)}
-    return pa.table(columns | {name: pc.struct_field(values, name) for name in ("generation", "rows")})
+    numbers = [pc.struct_field(values, name) for name in ("generation", "rows")]
+    keys = [rows[name].take(parents) for name in names]
+    return pa.Table.from_arrays([*keys, maps.keys.slice(first, last - first), *numbers], schema=schema)
 
 
 def _judge(live: LiveRows, tables: Sequence[_Counted], crawls: Sequence[str], states: pa.Table) -> None:

@@ -1,8 +1,8 @@
 """The state of slices: one row of the table ``slices`` for each slice and stage, whose append is the commit.
 
-A stage appends its rows under new generations, and then a row that names them. That row is committed only if what it was
-made from is still so: the row that it replaces, the content of the stage before, the target's definition and epoch. So
-four page tables are of one run, and nothing is committed in part.
+A stage appends its rows under new generations, and then a row that names them. That row is committed only if what it
+was made from is still so: the row that it replaces, the content of the stage before, the target's definition and epoch.
+So four page tables are of one run, and nothing is committed in part.
 
     CC-MAIN-2024-22  example.org  locate  seq 1  captures: generation 7301, 45 rows, content c01d…
     CC-MAIN-2024-22  example.org  fetch   seq 1  records: generation 9044, 45 rows, content 77e2…   from c01d…
@@ -85,8 +85,8 @@ class TableState:
 @dataclass(frozen=True, slots=True)
 class SliceRow:
     """The state of one slice and stage. ``input`` has what the rows were made from, field by field; a plan compares it.
-    ``tables`` is empty while nothing was made. ``note`` has values for people, as JSON; ``details`` the large ones, which
-    are read on request alone."""
+    ``tables`` is empty while nothing was made. ``note`` has values for people, as JSON; ``details`` the large ones,
+    which are read on request alone."""
 
     slice_: Slice
     stage: str

@@ -306,7 +306,7 @@ def _commit_moved(lake: Lake, crawl: str, moved: _MovedRecords, old_files: pa.Ar
         replace(
             row,
             tables={"records": replace(row.tables["records"], generation=generations[slice_])},
-            note=row.note | {"stored_files": _list_stored_files(ends.get(slice_.target, {}))},
+            note={**row.note, "stored_files": _list_stored_files(ends.get(slice_.target, {}))},
         )
         for slice_, row in replaced.items()
     ]
