@@ -16,7 +16,7 @@ import math
 import time
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -31,7 +31,7 @@ from cc_pipeline.capture_columns import TIMESTAMP
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.files import write_files
 from cc_pipeline.lake.keyed import TRIES, update_rows
-from cc_pipeline.lake.lake import GENERATION, SEQ, Lake, TableSpec
+from cc_pipeline.lake.lake import GENERATION, REMOVED, SEQ, Lake, TableSpec
 from cc_pipeline.lake.layout import MAX_SMALL_FILES, StoredFile, clustered_by, find_due_merges, list_stored_files
 from cc_pipeline.lake.ordered import find_group_starts
 from cc_pipeline.lake.slices import CONDEMNED, SLICES, read_liveness
@@ -56,12 +56,14 @@ _CountRows: TypeAlias = Callable[[StoredFile], Counter[int]]
 class Bounds:
     """The limits of merging: crawls with more than ``max_small_files`` small files are merged, at most ``max_bytes`` in
     one go, and no merge begins after ``until`` (``time.monotonic()``). ``drops_dead``: files with many rows that no
-    longer count are rewritten too, for which the generations of all files are counted."""
+    longer count are rewritten too, for which the generations of all files are counted. ``purged_crawls`` are those whose rows
+    of purged targets are dropped: elsewhere these say which stored records a purge has to delete."""
 
     max_small_files: int = field(default_factory=lambda: MAX_SMALL_FILES)
     max_bytes: int | None = None
     until: float = math.inf
     drops_dead: bool = True
+    purged_crawls: Collection[str] = ()
 
 
 def is_due(lake: Lake, table: str, bounds: Bounds) -> bool:
@@ -120,14 +122,16 @@ def _find_step(lake: Lake, spec: TableSpec, crawl: str, bounds: Bounds, count_ro
         if not merges and bounds.drops_dead and _has_many_superseded(lake, spec, files):
             merges = [files]
         return _Step(merges[0], pa.array([], pa.int64())) if merges else None
-    if not merges and not bounds.drops_dead:
+    is_purged = crawl in bounds.purged_crawls
+    if not merges and not bounds.drops_dead and not is_purged:
         return None
-    return _find_slice_step(lake, spec, crawl, files if bounds.drops_dead else merges[0], merges, count_rows)
+    looked_at = files if bounds.drops_dead or is_purged else merges[0]
+    return _find_slice_step(lake, spec, crawl, looked_at, merges, count_rows, is_purged=is_purged)
 
 
 def _has_many_superseded(lake: Lake, spec: TableSpec, files: Sequence[StoredFile]) -> bool:
     """Whether many rows of a table with a key would be dropped."""
-    names = {*spec.key, SEQ.name, "committed_at"}
+    names = {*spec.key, SEQ.name, REMOVED.name, "committed_at"}
     columns = pa.schema([column for column in spec.stored_schema if column.name in names])
     addresses = _addresses(lake, spec, files)
     rows = pa.Table.from_batches(chain.from_iterable(stream_files(lake, addresses, columns)), columns)
@@ -141,14 +145,22 @@ def _find_slice_step(
     files: Sequence[StoredFile],
     merges: Sequence[Sequence[StoredFile]],
     count_rows: _CountRows,
+    *,
+    is_purged: bool,
 ) -> _Step | None:
-    """The next of ``files`` to be merged: those with dead rows alone, those that are due, those with many dead."""
+    """The next of ``files`` to be merged: those with dead rows alone, those that are due, those with many dead;
+    ``is_purged``: and those with any row of a purged target."""
     known, droppable = _find_droppable(lake, spec, crawl, files, count_rows)
+    purged = {*read_liveness(lake, spec.name, crawl).purged.to_pylist()} if is_purged else set[int]()
+    droppable |= purged
+    with_purged = [file for file in files if not purged.isdisjoint(count_rows(file))]
+    known += [file for file in with_purged if file not in known]
     kept = {
         file.path: sum(rows for number, rows in count_rows(file).items() if number not in droppable) for file in known
     }
     candidates = [[file for file in known if not kept[file.path]]]
     candidates += [[file for file in merge if file.path in kept] for merge in merges]
+    candidates += [[file] for file in with_purged]
     candidates += [[file] for file in known if kept[file.path] <= (1 - _DEAD_SHARE) * file.rows]
     for chosen in candidates:
         if len(chosen) > 1 or any(kept[file.path] < file.rows for file in chosen):
@@ -257,6 +269,10 @@ def _find_kept(spec: TableSpec, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         times = pa.concat_arrays([rows.column("committed_at"), pa.nulls(1, TIMESTAMP)])[1:]
         since = pa.scalar(datetime.now(UTC) - _RETENTION, TIMESTAMP)
         is_kept |= np.asarray(pc.fill_null(pc.greater(times, since), False))[: rows.num_rows]
+        if REMOVED.name in rows.schema.names:
+            # of purged targets: older rows of these keys count no more either
+            is_old = pc.fill_null(pc.less(rows.column("committed_at"), since), False)
+            is_kept &= ~np.asarray(pc.and_(rows.column(REMOVED.name), is_old))
     return is_kept
 
 

@@ -8,6 +8,7 @@ remove files (docs/decisions/0018).
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -201,8 +202,10 @@ class Lake:
     ) -> None:
         """Commits files on top of ``handle``, durably. Raises ``CommitFailedError``, ``OSError`` and ``DeltaError``."""
         spec = self.specs[table]
+        # readers may have a file open for a week from now on
+        now = int(time.time() * 1_000)
         actions: list[AddAction | RemoveAction] = [
-            *(RemoveAction(file.path, is_data, file.written_at, file.size, dict(file.partition)) for file in removed),
+            *(RemoveAction(file.path, is_data, now, file.size, dict(file.partition)) for file in removed),
             *(
                 AddAction(file.path, file.size, dict(file.partition), file.written_at, is_data, file.statistics)
                 for file in added
