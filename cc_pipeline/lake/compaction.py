@@ -56,8 +56,8 @@ _CountRows: TypeAlias = Callable[[StoredFile], Counter[int]]
 class Bounds:
     """The limits of merging: crawls with more than ``max_small_files`` small files are merged, at most ``max_bytes`` in
     one go, and no merge begins after ``until`` (``time.monotonic()``). ``drops_dead``: files with many rows that no
-    longer count are rewritten too, for which the generations of all files are counted. ``purged_crawls`` are those whose rows
-    of purged targets are dropped: elsewhere these say which stored records a purge has to delete."""
+    longer count are rewritten too, for which the generations of all files are counted. ``purged_crawls`` are those
+    whose rows of purged targets are dropped: elsewhere these say which stored records a purge has to delete."""
 
     max_small_files: int = field(default_factory=lambda: MAX_SMALL_FILES)
     max_bytes: int | None = None
@@ -103,8 +103,8 @@ def compact(lake: Lake, table: str, bounds: Bounds) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """Files of one partition that are merged, without rows of the generations ``dropped``. ``rows`` is how many rows are
-    left (``None``: not known)."""
+    """Files of one partition that are merged, without rows of the generations ``dropped``. ``rows`` is how many rows
+    are left (``None``: not known)."""
 
     files: Sequence[StoredFile]
     dropped: pa.Array
@@ -271,8 +271,8 @@ def _find_kept(spec: TableSpec, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
 
 
 def merge_files(lake: Lake, spec: TableSpec, files: Sequence[StoredFile]) -> Iterator[pa.RecordBatch]:
-    """The rows of sorted ``files`` of one partition in the order of the column that they are sorted by. A file is opened
-    when its first row is due, and a few ahead, so memory is that of the files that overlap."""
+    """The rows of sorted ``files`` of one partition in the order of the column that they are sorted by. A file is
+    opened when its first row is due, and a few ahead, so memory is that of the files that overlap."""
     schema = pa.schema([column for column in spec.stored_schema if column.name not in spec.partition_columns])
     ordered = sorted(files, key=lambda file: (file.first or "", file.path))
     opened = stream_files(lake, _addresses(lake, spec, ordered), schema)

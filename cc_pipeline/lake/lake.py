@@ -432,7 +432,8 @@ class Lake:
         return "://" in address or _exists(Path(f"{address}/_delta_log/{version + 1:020}.json"))
 
     def prepare(self, table: str) -> DeltaTable:
-        """A handle at the newest version of a table, which is made if it does not exist. Raises ``EnvironmentFault``."""
+        """A handle at the newest version of a table, which is made if it does not exist. Raises
+        ``EnvironmentFault``."""
         spec = self.specs[table]
         handle = self.handle(spec)
         if handle is None:

@@ -1,8 +1,8 @@
 """The state of slices: one row of the table ``slices`` for each slice and stage, whose append is the commit.
 
-A stage appends its rows under new generations, and then a row that names them. That row is committed only if what it was
-made from is still so: the row that it replaces, the content of the stage before, the target's definition and epoch. So
-four page tables are of one run, and nothing is committed in part.
+A stage appends its rows under new generations, and then a row that names them. That row is committed only if what it
+was made from is still so: the row that it replaces, the content of the stage before, the target's definition and epoch.
+So four page tables are of one run, and nothing is committed in part.
 
     CC-MAIN-2024-22  example.org  locate  seq 1  captures: generation 7301, 45 rows, content c01d…
     CC-MAIN-2024-22  example.org  fetch   seq 1  records: generation 9044, 45 rows, content 77e2…   from c01d…
@@ -85,8 +85,8 @@ class TableState:
 @dataclass(frozen=True, slots=True)
 class SliceRow:
     """The state of one slice and stage. ``input`` has what the rows were made from, field by field; a plan compares it.
-    ``tables`` is empty while nothing was made. ``note`` has values for people, as JSON; ``details`` the large ones, which
-    are read on request alone."""
+    ``tables`` is empty while nothing was made. ``note`` has values for people, as JSON; ``details`` the large ones,
+    which are read on request alone."""
 
     slice_: Slice
     stage: str
@@ -139,6 +139,12 @@ def read_epochs(lake: Lake, slices: Iterable[Slice], stage: Stage | None = None)
         slice_: _epoch_of(by_slug.get(whole_slug(slice_.target)), slice_.target, of_target=of_target)
         for slice_ in slices
     }
+
+
+def refuse_changed_epochs(lake: Lake, epochs: Mapping[Slice, int]) -> None:
+    """Raises ``SlicesChanged`` if targets of slices were purged, or defined anew, since their ``epochs`` were read."""
+    if changed := {slice_ for slice_, epoch in read_epochs(lake, epochs).items() if epoch != epochs[slice_]}:
+        raise _build_change_error(changed, True)
 
 
 def read_target_rows(lake: Lake, slugs: Collection[str]) -> dict[str, dict[str, Any]]:
@@ -318,8 +324,8 @@ def _judge_rows(lake: Lake, where: Where) -> tuple[pa.Table, Any, Any, Any]:
     is_late = pc.fill_null(pc.greater(next_times, since), False).to_numpy(zero_copy_only=False)
     return (
         rows,
-        has_epoch & is_newest & ~is_removed,
-        (has_epoch & ~is_newest & is_late) | is_lost,
+        (has_epoch & is_newest & ~is_removed) | is_lost,
+        has_epoch & ~is_newest & is_late,
         ~has_epoch & ~is_lost & ~is_removed,
     )
 

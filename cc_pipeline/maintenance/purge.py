@@ -1,10 +1,10 @@
 """Purging: the rows of a target are hidden at once; its rows and the bytes that no other target has are deleted later.
 
-A purge takes the definition away, and its epoch with it: from then on no row of the target counts, in any home, whatever
-a run still commits. The rows themselves, which ``slices`` knows as purged, say what else there is to do: records are
-removed from the stored files that purged rows name, then the rows from the tables, then the rows of ``slices``. Each step
-finds what a killed purge left, in this command or in maintenance. Superseded files are deleted a week later, as all are.
-"""
+A purge takes the definition away, and its epoch with it: from then on no row of the target counts, in any home,
+whatever a run still commits. The rows themselves, which ``slices`` knows as purged, say what else there is to do:
+records are removed from the stored files that purged rows name, then the rows from the tables, then the rows of
+``slices``. Each step finds what a killed purge left, in this command or in maintenance. Superseded files are deleted a
+week later, as all are. """
 
 from __future__ import annotations
 
@@ -145,8 +145,8 @@ def _note_stored_files(workspace: Workspace, slices: Sequence[Slice]) -> None:
 
 
 def _clean_stored_files(workspace: Workspace, crawl: str, slugs: Collection[str]) -> bool:
-    """Removes the records of purged targets (``slugs``) from stored files of ``crawl``. Returns whether no running fetch
-    may store some, or name the old files, from now on."""
+    """Removes the records of purged targets (``slugs``) from stored files of ``crawl``. Returns whether no running
+    fetch may store some, or name the old files, from now on."""
     lake, storage = workspace.lake, workspace.storage
     commit = uuid.uuid4().hex
     # the lease keeps files that are read or written here from being swept

@@ -306,11 +306,12 @@ def _commit_moved(lake: Lake, crawl: str, moved: _MovedRecords, old_files: pa.Ar
         replace(
             row,
             tables={"records": replace(row.tables["records"], generation=generations[slice_])},
-            note=row.note | {"stored_files": _list_stored_files(ends.get(slice_.target, {}))},
+            note={**row.note, "stored_files": _list_stored_files(ends.get(slice_.target, {}))},
         )
         for slice_, row in replaced.items()
     ]
-    commit_slices(lake, rows, Base(epochs, replaced))
+    if rows:
+        commit_slices(lake, rows, Base(epochs, replaced))
 
 
 def _list_stored_files(ends: Mapping[str, int]) -> list[dict[str, object]]:
