@@ -38,7 +38,7 @@ from cc_pipeline.maintenance.stored_files import list_named_files
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.records.file_leases import lease, list_active_leases
 from cc_pipeline.records.segments import delete_committed
-from cc_pipeline.records.sweep import RETENTION_SECONDS, note, sweep
+from cc_pipeline.records.sweep import RETENTION_SECONDS, crawls_with_files, note, sweep
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Maximum number of stored files, and of their bytes, that are processed between two commits.
@@ -78,16 +78,18 @@ def purge(workspace: Workspace, plan: PurgePlan, *, now: bool = False) -> PurgeR
     )
     publish_if_asked(workspace)
     finish_purges(workspace)
-    publish_if_asked(workspace)
-    for crawl in crawls:
-        named = partial(list_named_files, lake, crawl)
-        sweep(workspace.storage, crawl, named, 0.0 if now else RETENTION_SECONDS)
+    storage, swept = workspace.storage, crawls
+    if now:
+        publish_if_asked(workspace)
+        swept |= {*crawls_with_files(storage)}
+    for crawl in swept:
+        sweep(storage, crawl, partial(list_named_files, lake, crawl), 0.0 if now else RETENTION_SECONDS)
     if not now:
         return PurgeReport(fetches, datetime.now(UTC) + timedelta(seconds=RETENTION_SECONDS))
     pinned = read_pinned_versions(workspace.place)
     for table in lake.specs if pinned is not None else ():
         vacuum(lake, table, None, (pinned or {}).get(table, ()))
-    return PurgeReport(fetches, leftovers=find_leftovers(workspace, slug, crawls))
+    return PurgeReport(fetches, leftovers=find_leftovers(workspace, slug, swept))
 
 
 def drop_subset(workspace: Workspace, slug: str, subset: str) -> int:
