@@ -22,6 +22,10 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.harvesting.crawls import commit_crawls
 from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.slices import read_purged
+from cc_pipeline.maintenance import repair
+from cc_pipeline.maintenance.maintain import run_maintenance
+from cc_pipeline.maintenance.repair import invalidate_incomplete, restore_definitions
 from cc_pipeline.workspace.tables import CORE_TABLES, all_tables
 from cc_pipeline.workspace.workspace import Workspace, open_lake
 from cc_pipeline_tests.world import NEW, OLD, Bucket, Killed, extract, harvest, publish, workspace_of
