@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 
 import duckdb
 import pytest
-from cc_pipeline.lake.incomplete_tables import DamagedTable
 
 from cc_pipeline.checks.doctor import examine
 from cc_pipeline.checks.finding import Finding
@@ -21,6 +20,7 @@ from cc_pipeline.cli.commands.doctor import _mend_tables
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.harvesting.crawls import commit_crawls
+from cc_pipeline.lake.damaged_files import DamagedTable
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slices import read_purged
 from cc_pipeline.maintenance import repair
