@@ -95,16 +95,20 @@ def compact(lake: Lake, table: str, bounds: Bounds) -> int:
     for crawl in sorted({file.crawl for file in lake.pin(table).stored_files()}):
         while time.monotonic() < bounds.until:
             step = _find_step(lake, spec, crawl, bounds, count_rows)
-            if step is None or not _replace(lake, spec, step):
+            added = None if step is None else _replace(lake, spec, step)
+            if step is None or added is None:
                 break
             replaced += len(step.files)
+            # a merge that changed nothing would be due for ever
+            if len(added) >= len(step.files) and _sum_rows(added) == _sum_rows(step.files):
+                break
     return replaced
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """Files of one partition that are merged, without rows of the generations ``dropped``. ``rows`` is how many rows
-    are left (``None``: not known)."""
+    """Files of one partition that are merged, without rows of the generations ``dropped``: ``rows`` are left (``None``:
+    not known)."""
 
     files: Sequence[StoredFile]
     dropped: pa.Array
@@ -194,14 +198,18 @@ def condemn(lake: Lake, crawl: str, generations: Iterable[int]) -> None:
     update_rows(lake, SLICES.name, {"crawl": crawl, "target": "", "stage": CONDEMNED}, build)
 
 
-def _replace(lake: Lake, spec: TableSpec, step: _Step) -> bool:
-    """Writes the merged files and commits them. ``False`` if some of the files were replaced meanwhile."""
+def _sum_rows(files: Iterable[StoredFile]) -> int:
+    return sum(file.rows for file in files)
+
+
+def _replace(lake: Lake, spec: TableSpec, step: _Step) -> list[StoredFile] | None:
+    """Writes the merged files, commits and returns them. ``None`` if some of the files were replaced meanwhile."""
     removed = {file.path for file in step.files}
     added: list[StoredFile] = []
     if step.rows != 0:
         batches = _merge_keyed(lake, spec, step) if spec.key else _merge_slices(lake, spec, step)
         added = [*write_files(lake, spec, step.files[0].partition, batches, is_quick=False)]
-    if step.rows is not None and sum(file.rows for file in added) != step.rows:
+    if step.rows is not None and _sum_rows(added) != step.rows:
         raise EnvironmentFault(
             f"merging files of {lake.address(spec.name)} would change the number of rows",
             "Nothing was changed. The files differ from the table's log: check if another program wrote there.",
@@ -209,13 +217,13 @@ def _replace(lake: Lake, spec: TableSpec, step: _Step) -> bool:
     for _ in range(TRIES):
         with lake.fixed(spec.name) as handle:
             stored = {file.path for file in list_stored_files(spec, handle)}
-            if added and added[0].path in stored:
-                return True
+            if {file.path for file in added} <= stored and not removed & stored:
+                return added
             if not removed <= stored:
-                return not (removed & stored) and not added
+                return None
             if lake.swap(spec.name, handle, added, step.files, is_data=False):
-                return True
-    return False
+                return added
+    return None
 
 
 def _merge_slices(lake: Lake, spec: TableSpec, step: _Step) -> Iterator[pa.RecordBatch]:
@@ -249,9 +257,7 @@ def _drop_superseded(spec: TableSpec, batches: Sequence[pa.RecordBatch]) -> pa.R
 def _sort_by_key(spec: TableSpec, rows: pa.Table) -> pa.RecordBatch:
     names = [name for name in (*spec.key, SEQ.name) if name in rows.schema.names]
     order = pc.sort_indices(rows.select(names), [(name, "ascending") for name in names])
-    return pa.concat_batches(
-        rows.take(order).combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
-    )
+    return pa.concat_batches([pa.RecordBatch.from_pylist([], rows.schema), *rows.take(order).to_batches()])
 
 
 def _find_kept(spec: TableSpec, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
@@ -263,10 +269,9 @@ def _find_kept(spec: TableSpec, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         times = pa.concat_arrays([rows.column("committed_at"), pa.nulls(1, TIMESTAMP)])[1:]
         since = pa.scalar(datetime.now(UTC) - _RETENTION, TIMESTAMP)
         is_kept |= np.asarray(pc.fill_null(pc.greater(times, since), False))[: rows.num_rows]
-        if REMOVED.name in rows.schema.names:
-            # of purged targets: older rows of these keys count no more either
-            is_old = pc.fill_null(pc.less(rows.column("committed_at"), since), False)
-            is_kept &= ~np.asarray(pc.and_(rows.column(REMOVED.name), is_old))
+        # of purged targets: older rows of these keys count no more either
+        is_old = pc.fill_null(pc.less(rows.column("committed_at"), since), False)
+        is_kept &= ~np.asarray(pc.and_(rows.column(REMOVED.name), is_old))
     return is_kept
 
 

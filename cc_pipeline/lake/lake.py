@@ -204,7 +204,7 @@ class Lake:
         spec = self.specs[table]
         # readers have the files open: their week begins now
         now = int(time.time() * 1_000)
-        actions = [
+        actions: list[AddAction | RemoveAction] = [
             *(RemoveAction(file.path, is_data, now, file.size, dict(file.partition)) for file in removed),
             *(
                 AddAction(file.path, file.size, dict(file.partition), file.written_at, is_data, file.statistics)

@@ -313,7 +313,7 @@ def _judge_rows(lake: Lake, where: Where) -> tuple[pa.Table, Any, Any, Any]:
     has_epoch = _has_current_epoch(lake, rows)
     is_lost = has_epoch.is_null().to_numpy()
     has_epoch = has_epoch.fill_null(False).to_numpy()
-    starts = find_group_starts(rows.select(list(spec.key)).to_batches()[0], spec.key)
+    starts = find_group_starts(pa.concat_batches(rows.select(list(spec.key)).to_batches()), spec.key)
     ends = np.append(starts[1:], rows.num_rows)
     is_newest = np.zeros(rows.num_rows, bool)
     is_newest[ends - 1] = True

@@ -101,7 +101,7 @@ def read_targets(lake: Lake, slugs: Sequence[str]) -> dict[str, Target]:
 
     A key without a definition (a person made it in the UI) is defined as the target of its text. Raises
     ``UserInputError`` for text that is not a target, or whose target has another key, and for a target that was
-    removed: a run that began before does not bring it back. """
+    removed: a run that began before does not bring it back."""
     stored_rows = _read_rows(lake, slugs)
     _refuse_removed(lake, [slug for slug in slugs if slug not in stored_rows])
     targets: dict[str, Target] = {}
