@@ -269,9 +269,10 @@ def _find_kept(spec: TableSpec, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         times = pa.concat_arrays([rows.column("committed_at"), pa.nulls(1, TIMESTAMP)])[1:]
         since = pa.scalar(datetime.now(UTC) - _RETENTION, TIMESTAMP)
         is_kept |= np.asarray(pc.fill_null(pc.greater(times, since), False))[: rows.num_rows]
-        # of purged targets: older rows of these keys count no more either
-        is_old = pc.fill_null(pc.less(rows.column("committed_at"), since), False)
-        is_kept &= ~np.asarray(pc.and_(rows.column(REMOVED.name), is_old))
+        if REMOVED.name in rows.schema.names:
+            # of purged targets: older rows of these keys count no more either
+            is_old = pc.fill_null(pc.less(rows.column("committed_at"), since), False)
+            is_kept &= ~np.asarray(pc.and_(rows.column(REMOVED.name), is_old))
     return is_kept
 
 

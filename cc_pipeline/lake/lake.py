@@ -202,7 +202,7 @@ class Lake:
     ) -> None:
         """Commits files on top of ``handle``, durably. Raises ``CommitFailedError``, ``OSError`` and ``DeltaError``."""
         spec = self.specs[table]
-        # readers have the files open: their week begins now
+        # readers may have a file open for a week from now on
         now = int(time.time() * 1_000)
         actions: list[AddAction | RemoveAction] = [
             *(RemoveAction(file.path, is_data, now, file.size, dict(file.partition)) for file in removed),
