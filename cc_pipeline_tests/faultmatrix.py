@@ -29,6 +29,7 @@ from cc_pipeline.extraction.fetch_counts import mismatched_rows, unsettled_rows
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.loss_policy import MAX_RECHECKED_FILES
 from cc_pipeline.extraction.refetch import replay_records
+from cc_pipeline.lake.slice import FETCH
 from cc_pipeline.records.orders import RecordOptions
 from cc_pipeline.records.range_plan import Coalescing, PlannedRange, plan_ranges
 from cc_pipeline.settings import Settings, load_settings
@@ -41,7 +42,7 @@ from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.faultserver import FAULT_KINDS, LIE_FAULTS, FaultServer, Hit, Rule
-from cc_pipeline_tests.world import harvest
+from cc_pipeline_tests.world import harvest, notes_of
 
 CRAWL: Final = "CC-MAIN-2024-22"
 TARGET: Final = "example.com"
@@ -271,7 +272,7 @@ class _Runner:
             before = _fetched_by_file(workspace)
             status = self._fetch(workspace, replay=replay)
             gave = {key for key, count in _fetched_by_file(workspace).items() if count > before[key]}
-            [row] = workspace.lake.read("fetches", {"crawl": CRAWL, "target": TARGET}).to_pylist()
+            [row] = notes_of(workspace, FETCH, {"crawl": CRAWL, "target": TARGET})
             doubted = bool(row["losses_unconfirmed"] or row["mismatches_unconfirmed"])
         lost = row["planned"] - row["fetched"]
         hits = [] if server is None else server.hits[seen:]
@@ -308,7 +309,7 @@ class _Runner:
         if not records.num_rows:
             return self._place.ranges
         lost = records.filter(pc.not_equal(records["outcome"], "fetched"))
-        [note] = workspace.lake.read("fetches", {"crawl": CRAWL, "target": TARGET}).to_pylist()
+        [note] = notes_of(workspace, FETCH, {"crawl": CRAWL, "target": TARGET})
         if note["mismatches_unconfirmed"]:
             return plan_ranges(mismatched_rows(records), TOGETHER)
         if replay:

@@ -6,11 +6,12 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import pyarrow as pa
 import pytest
 
 from cc_pipeline.commoncrawl.target import Target
@@ -22,7 +23,9 @@ from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.plan import ReasonKind
 from cc_pipeline.harvesting.crawl_index import commit_manifest, commit_row_groups, harvest_footers
 from cc_pipeline.home import LAKE_NOTE, NOTE
-from cc_pipeline.lake.slice import Stage, StageReport
+from cc_pipeline.lake.files import write_rows
+from cc_pipeline.lake.slice import Slice, Stage, StageReport
+from cc_pipeline.lake.slices import SliceRow, commit_written, current_rows, draw_generations, read_base, read_slice_rows
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.settings import load_settings
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
@@ -79,6 +82,37 @@ def due(
         stage, excluded_kinds=but
     )
     return {slice_.partition.target for slice_ in found}
+
+
+def notes_of(workspace: Workspace, stage: Stage, where: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    """The notes of slices that a stage made, with their details, by crawl and target."""
+    rows = current_rows(workspace.lake, where, ["note", "details"]).to_pylist()
+    return [
+        {
+            "crawl": row["crawl"],
+            "target": row["target"],
+            **json.loads(row["note"]),
+            **json.loads(row["details"] or "{}"),
+        }
+        for row in rows
+        if row["stage"] == stage.label and row["note"] != "{}"
+    ]
+
+
+def slice_row(workspace: Workspace, stage: Stage, target: str, crawl: str = NEW) -> SliceRow | None:
+    """The state of a slice; ``None`` if the stage never made it."""
+    slice_ = Slice(crawl, target)
+    return read_slice_rows(workspace.lake, [slice_], (stage,)).get((slice_, stage.label))
+
+
+def rewrite_slice(workspace: Workspace, stage: Stage, target: str, rows: pa.Table, crawl: str = NEW) -> None:
+    """Commits other rows for a slice, with the input and the note that it has."""
+    base = read_base(workspace.lake, stage, [Slice(crawl, target)])
+    [(slice_, old)] = base.replaced.items()
+    generations = draw_generations([slice_])
+    by_target = {target: generations[slice_]}
+    written = {stage.main_table: write_rows(workspace.lake, stage.main_table, crawl, rows.to_batches(), by_target)}
+    commit_written(workspace.lake, stage, {slice_: old.input}, written, generations, base, notes={slice_: old.note})
 
 
 def publish(workspace: Workspace) -> Publication:

@@ -12,13 +12,13 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extraction.blocklist import read_blocklist
+from cc_pipeline.extraction.group_state import read_group_state
 from cc_pipeline.extraction.locate import list_indexes
 from cc_pipeline.extraction.plan import Index, Plan, SliceRequest, options_of, plan
 from cc_pipeline.extraction.slice_selection import (
     TargetSlices,
-    build_slice_requests,
-    expand_targets,
     find_obsolete_slices,
+    list_candidates,
     sum_metrics,
 )
 from cc_pipeline.extraction.slice_state import STAGES, SliceState, read_slice_states
@@ -93,10 +93,12 @@ def plan_crawl(workspace: Workspace, crawl: str, slugs: Sequence[str], *, check_
     Raises ``UserInputError`` for keys that have no definition and cannot be given one, ``EnvironmentFault`` when the
     lake cannot be read.
     """
-    target_slices = expand_targets(workspace, crawl, slugs)
-    return _plan_slices(
-        workspace, target_slices, build_slice_requests(workspace, target_slices.requested_slices), check_stored_files
-    )
+    table_versions = {table: workspace.lake.version(table) for table in _PLAN_TABLES}
+    state = read_group_state(workspace, crawl, slugs, check_stored_files=check_stored_files)
+    requests = {slice_: state.requests[slice_] for slice_ in state.target_slices.requested_slices}
+    crawl_plan = _plan_slices(workspace, state.target_slices, requests, state.slice_states, table_versions)
+    has_killed_fetch = check_stored_files and bool(list_expired_leases(workspace.storage, crawl))
+    return replace(crawl_plan, has_killed_fetch=has_killed_fetch)
 
 
 def plan_targets(workspace: Workspace, crawl: str, targets: Sequence[Target]) -> CrawlPlan:
@@ -109,24 +111,24 @@ def plan_targets(workspace: Workspace, crawl: str, targets: Sequence[Target]) ->
     )
     sets = {part.slug for target in targets if target.kind == "set" for part in parts_by_target[target.slug]}
     part_slugs = {slug: [part.slug for part in parts] for slug, parts in parts_by_target.items()}
-    target_slices = expand_targets(
-        workspace, crawl, [*parts_by_target], parts=part_slugs, where={target.slug: target.where for target in targets}
-    )
+    where = {target.slug: target.where for target in targets}
+    candidates = list_candidates(workspace, crawl, [*parts_by_target], parts=part_slugs, where=where)
+    states = read_slice_states(workspace, candidates.all_slices)
+    target_slices = candidates.keep_additional({slice_ for slice_, state in states.items() if state.located})
     requests = {
         slice_: SliceRequest(versions[slice_.definition_slug], slice_.definition_slug in sets)
         for slice_ in target_slices.requested_slices
     }
-    return _plan_slices(workspace, target_slices, requests)
+    return _plan_slices(workspace, target_slices, requests, states, {})
 
 
 def _plan_slices(
     workspace: Workspace,
     target_slices: TargetSlices,
     requests: Mapping[Slice, SliceRequest],
-    check_stored_files: bool = True,
+    slice_states: Mapping[Slice, SliceState],
+    table_versions: Mapping[str, int],
 ) -> CrawlPlan:
-    table_versions = {table: workspace.lake.version(table) for table in _PLAN_TABLES}
-    slice_states = read_slice_states(workspace, target_slices.all_slices, check_stored_files=check_stored_files)
     indexes = list_indexes(workspace, {slice_: slice_states[slice_] for slice_ in requests})
     sets = {slug: slices for slug, slices in target_slices.requested.items() if slug.startswith(SET_SLUG)}
     obsolete_sets = {
@@ -135,7 +137,6 @@ def _plan_slices(
         if any(find_obsolete_slices(workspace, stage, slug, slices) for stage in STAGES)
     }
     new_plan = plan(requests, slice_states, indexes, options_of(workspace.settings, datetime.now(UTC)))
-    has_killed_fetch = check_stored_files and bool(list_expired_leases(workspace.storage, target_slices.crawl))
     return CrawlPlan(
         target_slices,
         requests,
@@ -143,8 +144,7 @@ def _plan_slices(
         indexes,
         new_plan,
         frozenset(obsolete_sets),
-        has_killed_fetch,
-        table_versions,
+        table_versions=table_versions,
     )
 
 

@@ -45,7 +45,7 @@ from cc_pipeline.extraction.reusable_records import (
     forget_failed_pages,
     note_superseded,
 )
-from cc_pipeline.extraction.slice_selection import build_slice_requests, empty_obsolete_slices, find_part_slices
+from cc_pipeline.extraction.slice_selection import empty_obsolete_slices, find_part_slices
 from cc_pipeline.extraction.slice_state import SliceState
 from cc_pipeline.lake.content_digests import compute_input_digest
 from cc_pipeline.lake.ordered import OrderedRows
@@ -109,7 +109,7 @@ def _fetch_all(
     started = time.monotonic()
     group_state = run.take(crawl, slugs)
     fetch_plan = _plan_fetch(workspace, group_state, slugs, replay=replay, distrusted=distrusted)
-    _refuse_blocked_slices(workspace, fetch_plan.due_slices, group_state)
+    _refuse_blocked_slices(fetch_plan.due_slices, group_state)
     if fetch_plan.due_slices:
         workspace.agree_on_digests()
     if not replay:
@@ -251,13 +251,11 @@ def _finish(state: _FetchState, fetch_plan: _FetchPlan, group_state: GroupState,
     raise incomplete_error
 
 
-def _refuse_blocked_slices(workspace: Workspace, slices: Sequence[Slice], state: GroupState) -> None:
+def _refuse_blocked_slices(slices: Sequence[Slice], state: GroupState) -> None:
     """Raises ``EnvironmentFault`` if captures were located before their site was blocked."""
-    slice_states = state.slice_states
-    requests = build_slice_requests(workspace, slices, state.blocklist) if state.blocklist.blocks else {}
-    for slice_ in requests:
-        lookup = slice_states[slice_].lookup
-        if lookup is not None and differs_only_in_blocks(lookup.definition, requests[slice_].version):
+    for slice_ in slices if state.blocklist.blocks else ():
+        lookup = state.slice_states[slice_].lookup
+        if lookup is not None and differs_only_in_blocks(lookup.definition, state.requests[slice_].version):
             raise EnvironmentFault(
                 f"{slice_.partition.target} in {slice_.crawl} is not fetched: the list of blocked sites was changed "
                 "after it was located",
@@ -526,11 +524,11 @@ def _reassess_losses(state: _FetchState, slices: Collection[Slice], lost_again: 
     base = state.group.base(state.workspace, FETCH, slices)
     inputs = {slice_: row.input for slice_, row in base.replaced.items()}
     rows = []
-    for slice_, note in build_fetch_notes(counts_by_slice, inputs, {}, assessments).items():
+    for slice_, new_note in build_fetch_notes(counts_by_slice, inputs, {}, assessments).items():
         row = base.replaced[slice_]
         kept = {} if slice_ in lost_again else {"last_attempt_at": row.note["last_attempt_at"]}
-        if row.note != note | kept:
-            rows.append(replace(row, note=note | kept))
+        if row.note != new_note | kept:
+            rows.append(replace(row, note=new_note | kept))
     if rows:
         state.committed += commit_slices(state.workspace.lake, rows, base)
     state.assessments |= assessments

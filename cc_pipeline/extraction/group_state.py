@@ -1,6 +1,6 @@
 """The state of targets during a run: read once, passed from stage to stage, and compared again by each commit.
 
-A commit compares the rows of ``slices`` that it replaces, the content of the stage before, the targets' definitions and
+A commit compares the rows of ``slices`` that it replaces, those of the stage before, the targets' definitions and
 epochs, and the number of the blocklist (``lake/slices.py``). If any differs, the stage is planned again from the state of
 the lake.
 """
@@ -13,7 +13,8 @@ from functools import partial
 from typing import Final
 
 from cc_pipeline.extraction.blocklist import Blocklist, read_list_number, read_numbered_list
-from cc_pipeline.extraction.slice_selection import TargetSlices, expand_targets
+from cc_pipeline.extraction.plan import SliceRequest
+from cc_pipeline.extraction.slice_selection import TargetSlices, build_slice_requests, list_candidates
 from cc_pipeline.extraction.slice_state import SliceState, read_slice_states
 from cc_pipeline.lake.slice import Slice, Stage, StageReport
 from cc_pipeline.lake.slices import Base, SliceRow, SlicesChanged
@@ -26,10 +27,11 @@ MAX_PLANS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """Targets of one crawl with their slices and the states of these; ``versions`` are those of their definitions, and
-    of these parts, as they are stored. ``list_number`` is that of the ``blocklist``."""
+    """Targets of one crawl with the requests and the states of their slices. ``versions`` are those of the definitions
+    of targets and parts. ``list_number`` is that of the ``blocklist``."""
 
     target_slices: TargetSlices
+    requests: Mapping[Slice, SliceRequest]
     slice_states: Mapping[Slice, SliceState]
     versions: Mapping[str, str]
     list_number: int
@@ -55,18 +57,14 @@ class GroupState:
     def base(
         self, workspace: Workspace, stage: Stage, slices: Collection[Slice], previous: Stage | None = None
     ) -> Base:
-        """What a commit of ``slices`` by ``stage`` is made from: this state, and the content of the stage before."""
+        """What a commit of ``slices`` by ``stage`` is made from: this state, and the rows of the stage before."""
         states = {slice_: self.slice_states[slice_] for slice_ in slices}
-        expected = {}
-        if previous is not None:
-            for slice_, state in states.items():
-                row = state.made(previous)
-                assert row is not None, "the stage before was made"
-                expected[slice_, previous.label] = row.content
         return Base(
             {slice_: state.epoch for slice_, state in states.items()},
             {slice_: state.rows[stage.label] for slice_, state in states.items() if stage.label in state.rows},
-            expected,
+            {(slice_, previous.label): state.rows[previous.label] for slice_, state in states.items()}
+            if previous is not None
+            else {},
             partial(self._find_changed, workspace),
         )
 
@@ -74,25 +72,33 @@ class GroupState:
         """The slices whose definition or blocks may differ from this state."""
         if read_list_number(workspace) != self.list_number:
             return slices
-        slugs = sorted({slice_.definition_slug for slice_ in slices})
-        versions = read_stored_versions(workspace.lake, slugs)
+        versions = read_stored_versions(workspace.lake, sorted({slice_.definition_slug for slice_ in slices}))
         return [
-            slice_
-            for slice_ in slices
-            if versions.get(slice_.definition_slug) != self.versions.get(slice_.definition_slug)
+            slice_ for slice_ in slices if versions.get(slice_.definition_slug) != self.versions[slice_.definition_slug]
         ]
 
 
-def read_group_state(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> GroupState:
-    """Reads the state of targets: definitions and blocks first, then their slices. Raises ``EnvironmentFault`` if the
-    lake cannot be read, or its store cannot be listed."""
+def read_group_state(
+    workspace: Workspace, crawl: str, slugs: Sequence[str], *, check_stored_files: bool = True
+) -> GroupState:
+    """Reads the state of targets: definitions and blocks first, then their slices. Keys without a definition are
+    defined. Raises ``UserInputError`` for keys that cannot be, ``EnvironmentFault`` if the lake cannot be read, or its
+    store cannot be listed."""
     number, blocklist = read_numbered_list(workspace)
-    read_versions(workspace.lake, slugs)  # keys without a definition are defined
-    target_slices = expand_targets(workspace, crawl, slugs)
-    parts = sorted({slice_.definition_slug for slice_ in target_slices.all_slices})
-    versions = read_stored_versions(workspace.lake, parts)
-    states = read_slice_states(workspace, target_slices.all_slices)
-    return GroupState(target_slices, states, versions, number, blocklist)
+    versions = read_versions(workspace.lake, slugs)
+    candidates = list_candidates(workspace, crawl, slugs)
+    parts = {slice_.definition_slug for slice_ in candidates.all_slices}
+    versions |= read_stored_versions(workspace.lake, sorted(parts - versions.keys()))
+    states = read_slice_states(workspace, candidates.all_slices, check_stored_files=check_stored_files)
+    target_slices = candidates.keep_additional({slice_ for slice_, state in states.items() if state.located})
+    return GroupState(
+        target_slices,
+        build_slice_requests(workspace, target_slices.all_slices, versions, blocklist),
+        {slice_: states[slice_] for slice_ in target_slices.all_slices},
+        versions,
+        number,
+        blocklist,
+    )
 
 
 class RunState:
@@ -110,15 +116,17 @@ class RunState:
             return read_group_state(self._workspace, crawl, slugs)
         requested: dict[str, tuple[Slice, ...]] = {}
         additional: dict[str, tuple[Slice, ...]] = {}
+        requests: dict[Slice, SliceRequest] = {}
         slice_states: dict[Slice, SliceState] = {}
         versions: dict[str, str] = {}
         for state in kept:
             requested |= state.target_slices.requested
             additional |= state.target_slices.additional
+            requests |= state.requests
             slice_states |= state.slice_states
             versions |= state.versions
         target_slices = TargetSlices(crawl, requested, additional)
-        return replace(kept[0], target_slices=target_slices, slice_states=slice_states, versions=versions)
+        return GroupState(target_slices, requests, slice_states, versions, kept[0].list_number, kept[0].blocklist)
 
     def keep(self, state: GroupState) -> None:
         """Passes a state to the next stage."""

@@ -45,7 +45,7 @@ from cc_pipeline.extraction.removals import (
     find_unconfirmed_removals,
     get_listing,
 )
-from cc_pipeline.extraction.slice_selection import build_slice_requests, empty_obsolete_slices, find_obsolete_slices
+from cc_pipeline.extraction.slice_selection import empty_obsolete_slices, find_obsolete_slices
 from cc_pipeline.extraction.slice_state import Lookup, SliceState, read_slice_states
 from cc_pipeline.grouping import group_within
 from cc_pipeline.harvesting.catalog import catalog_gaps, columnar_versions
@@ -149,7 +149,7 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str], run:
 def _locate_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunState) -> StageReport:
     started = time.monotonic()
     state = run.take(crawl, slugs)
-    requests = build_slice_requests(workspace, state.target_slices.requested_slices, state.blocklist)
+    requests = {slice_: state.requests[slice_] for slice_ in state.target_slices.requested_slices}
     indexes = list_indexes(workspace, {slice_: state.slice_states[slice_] for slice_ in requests})
     options = options_of(workspace.settings)
     due_versions = {

@@ -13,7 +13,7 @@ from cc_pipeline.extraction.parsed_pages import ReusablePages
 from cc_pipeline.extraction.plan import ReasonKind, SliceRequest, build_parse_input, options_of, plan
 from cc_pipeline.extraction.reusable_records import build_lost_fault
 from cc_pipeline.extraction.slice_selection import empty_obsolete_slices
-from cc_pipeline.lake.slice import FETCH, PARSE, Slice, StageReport
+from cc_pipeline.lake.slice import FETCH, PARSE, Metrics, Slice, StageReport
 from cc_pipeline.lake.slices import SliceRow, commit_written, draw_generations
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.records.schema import PARSED_SCHEMA
@@ -66,7 +66,7 @@ def _parse_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunS
         run.keep(state)
     if lost_records:
         raise build_lost_fault(crawl, lost_records)
-    empty_pages = {f"rows:{table}": 0 for table in PARSE.tables}
+    empty_pages: Metrics = {f"rows:{table}": 0 for table in PARSE.tables}
     pages = {slice_: state.slice_states[slice_].parsed for slice_ in requests}
     metrics = {slice_: empty_pages if row is None else row.metrics for slice_, row in pages.items()}
     report = PARSE.report(metrics, due_slices, started)

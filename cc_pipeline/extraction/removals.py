@@ -19,9 +19,9 @@ from cc_pipeline.extraction.loss_policy import FetchIncomplete, describe_accept_
 from cc_pipeline.extraction.slice_state import Lookup
 from cc_pipeline.index.locators import PARQUET
 from cc_pipeline.lake.content_digests import NOTHING, combine_digests
+from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import FETCH, LOCATE, Slice, group_by_partition
 from cc_pipeline.lake.slices import read_notes
-from cc_pipeline.workspace.workspace import Workspace
 
 _ADVICE: Final = (
     "The captures stay, with their records and pages. Check the index of the source{harvest}, then run this again: the "
@@ -151,12 +151,12 @@ def _build_advice(harvested_crawls: Collection[str], numbers: Sequence[str]) -> 
     return _ADVICE.format(harvest=harvest_advice, options=describe_accept_options(numbers))
 
 
-def read_loss_numbers(workspace: Workspace) -> tuple[set[str], list[str]]:
+def read_loss_numbers(lake: Lake) -> tuple[set[str], list[str]]:
     """The numbers that a person may accept: of all losses, and of the unconfirmed ones."""
     numbers: set[str] = set()
     unconfirmed_numbers: set[str] = set()
     by_target: dict[tuple[Slice, str], list[tuple[str, bool]]] = {}
-    for row in read_notes(workspace.lake, (LOCATE, FETCH)):
+    for row in read_notes(lake, (LOCATE, FETCH)):
         note = row.note
         is_lookup = row.stage == LOCATE.label
         if is_lookup and note["unlisted"]:

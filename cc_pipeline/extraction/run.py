@@ -23,8 +23,8 @@ from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.slice_selection import expand_targets
 from cc_pipeline.extraction.slice_state import read_slice_states
 from cc_pipeline.grouping import group_within
-from cc_pipeline.lake.slice import FETCH, LOCATE, PAGE_TABLES, StageReport
-from cc_pipeline.lake.slices import SlicesChanged, read_slice_rows
+from cc_pipeline.lake.slice import LOCATE, PAGE_TABLES, StageReport
+from cc_pipeline.lake.slices import SlicesChanged
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The tables of a partition, in the order in which they are made.
@@ -87,9 +87,8 @@ def extract(
             source.raise_if_stopped()
             if on_begin is not None:
                 on_begin([(crawl, slug) for slug in group])
-            yield from _replan_relocated(
-                partial(_make_group, workspace, crawl, source=source, engine=engine), group, tables
-            )
+            make_group = partial(_make_group, RunState(workspace), workspace, crawl, source=source, engine=engine)
+            yield from _replan_relocated(make_group, group, tables)
 
 
 def _replan_relocated(
@@ -117,11 +116,17 @@ def _replan_relocated(
 
 
 def _make_group(
-    workspace: Workspace, crawl: str, slugs: Sequence[str], tables: Collection[str], *, source: _Source, engine: Engine
+    run: RunState,
+    workspace: Workspace,
+    crawl: str,
+    slugs: Sequence[str],
+    tables: Collection[str],
+    *,
+    source: _Source,
+    engine: Engine,
 ) -> Iterator[PartitionResult]:
     """Locates the targets of a group together, then fetches and parses portions of them with a limited number of
     captures. Yields each target once, when it is done."""
-    run = RunState(workspace)
     locate = partial(locate_captures, run=run)
     fetch, parse = partial(fetch_captures, engine=engine, run=run), partial(parse_records, engine=engine, run=run)
     pages = [table for table in TABLES if table in tables and table in PAGE_TABLES]
@@ -140,7 +145,7 @@ def _make_group(
                 group.run_stage(parse, [slug for slug in portion if slug not in errors], pages)
                 # they count as failed, whatever happens to their pages
                 short = [slug for slug in portion if isinstance(errors.get(slug), Incomplete)]
-                group.run_stage(parse, _find_fetched(workspace, crawl, short), ())
+                group.run_stage(parse, _find_fetched(run, crawl, short), ())
             yield from group.end(portion)
     except Exception as error:
         # located captures stay and are reported; targets without any report have not been tried
@@ -208,11 +213,14 @@ class _Group:
         return counts
 
 
-def _find_fetched(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> list[str]:
+def _find_fetched(run: RunState, crawl: str, slugs: Sequence[str]) -> list[str]:
     """The targets among ``slugs`` for which a source ever gave anything."""
     if not slugs:
         return []
-    target_slices = expand_targets(workspace, crawl, slugs)
-    rows = read_slice_rows(workspace.lake, target_slices.requested_slices, (FETCH,))
-    fetched_slices = {slice_ for (slice_, _), row in rows.items() if row.tables}
-    return [slug for slug, slices in target_slices.requested.items() if fetched_slices.issuperset(slices)]
+    state = run.take(crawl, slugs)
+    run.keep(state)
+    return [
+        slug
+        for slug, slices in state.target_slices.requested.items()
+        if all(state.slice_states[slice_].fetched for slice_ in slices)
+    ]

@@ -15,7 +15,7 @@ from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN, is_named_captures, named_captures_slug, subsets_in, with_subset
 from cc_pipeline.commoncrawl.target import WHERE_SLUG
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
-from cc_pipeline.extraction.blocklist import Blocklist, read_blocklist
+from cc_pipeline.extraction.blocklist import Blocklist
 from cc_pipeline.extraction.plan import SliceRequest
 from cc_pipeline.lake import target_definitions as definitions
 from cc_pipeline.lake.content_digests import combine_digests
@@ -55,6 +55,13 @@ class TargetSlices:
         """All slices of the targets."""
         return [*self.requested_slices, *(slice_ for slices in self.additional.values() for slice_ in slices)]
 
+    def keep_additional(self, located: Collection[Slice]) -> TargetSlices:
+        """These without additional slices that were not ``located``."""
+        additional = {
+            slug: tuple(slice_ for slice_ in slices if slice_ in located) for slug, slices in self.additional.items()
+        }
+        return replace(self, additional=additional)
+
     def fold_by_target(
         self, report: StageReport, target_metrics: Mapping[str, Metrics] = MappingProxyType({})
     ) -> StageReport:
@@ -75,6 +82,15 @@ class TargetSlices:
 
 
 def expand_targets(
+    workspace: Workspace, crawl: str, slugs: Sequence[str], subsets: Iterable[str] | None = None
+) -> TargetSlices:
+    """The slices of ``slugs`` in ``crawl`` and the ``subsets`` (default: those that its condition names, else the
+    settings'). Raises ``EnvironmentFault`` when the lake cannot be read."""
+    candidates = list_candidates(workspace, crawl, slugs, subsets)
+    return candidates.keep_additional(_find_located(workspace, candidates.all_slices))
+
+
+def list_candidates(
     workspace: Workspace,
     crawl: str,
     slugs: Sequence[str],
@@ -82,11 +98,8 @@ def expand_targets(
     parts: Mapping[str, Sequence[str]] | None = None,
     where: Mapping[str, str] | None = None,
 ) -> TargetSlices:
-    """The slices of ``slugs`` in ``crawl`` and the ``subsets`` (default: those that its condition names, else the
-    settings'). ``parts`` are the slugs that define each, ``where`` their conditions (default: as they are registered).
-
-    Raises ``EnvironmentFault`` when the lake cannot be read.
-    """
+    """The same with all other subsets, whether they were located or not. ``parts`` are the slugs that define each
+    target, ``where`` their conditions (default: as they are registered)."""
     requested_subsets = dict.fromkeys(
         slugs, subsets_in(crawl, workspace.settings.subsets if subsets is None else subsets)
     )
@@ -109,12 +122,7 @@ def expand_targets(
     additional = build_slices(
         lambda slug: [subset for subset in subsets_in(crawl, SUBSETS) if subset not in requested_subsets[slug]]
     )
-    located_slices = _find_located(workspace, [slice_ for slices in additional.values() for slice_ in slices])
-    located_additional = {
-        slug: tuple(slice_ for slice_ in slug_slices if slice_ in located_slices)
-        for slug, slug_slices in additional.items()
-    }
-    return TargetSlices(crawl, build_slices(lambda slug: requested_subsets[slug]), located_additional)
+    return TargetSlices(crawl, build_slices(lambda slug: requested_subsets[slug]), additional)
 
 
 def _find_located(workspace: Workspace, slices: Collection[Slice], stage: Stage = LOCATE) -> set[Slice]:
@@ -153,19 +161,15 @@ def find_part_slices(workspace: Workspace, partitions: Collection[Slice]) -> lis
 
 
 def build_slice_requests(
-    workspace: Workspace, slices: Iterable[Slice], blocklist: Blocklist | None = None
+    workspace: Workspace, slices: Iterable[Slice], versions: Mapping[str, str], blocklist: Blocklist
 ) -> dict[Slice, SliceRequest]:
-    """Builds the request of each slice, with the blocks of ``blocklist`` (default: the current blocklist). Keys without
-    a definition are defined; raises ``UserInputError`` for keys that cannot be."""
+    """Builds the request of each slice, by the ``versions`` of the definitions and the blocks of ``blocklist``."""
     slices = list(slices)
-    versions = definitions.read_versions(
-        workspace.lake, list(dict.fromkeys(slice_.definition_slug for slice_ in slices))
-    )
-    versions = (read_blocklist(workspace) if blocklist is None else blocklist).qualify_versions(
-        versions, workspace.targets
-    )
+    own_versions = {slice_.definition_slug: versions[slice_.definition_slug] for slice_ in slices}
+    own_versions = blocklist.qualify_versions(own_versions, workspace.targets)
     return {
-        slice_: SliceRequest(versions[slice_.definition_slug], slice_.target.startswith(SET_SLUG)) for slice_ in slices
+        slice_: SliceRequest(own_versions[slice_.definition_slug], slice_.target.startswith(SET_SLUG))
+        for slice_ in slices
     }
 
 

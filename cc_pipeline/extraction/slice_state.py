@@ -1,5 +1,5 @@
-"""The state of slices, as plans, summaries, checks, schedules and ``doctor`` read it: the rows of ``slices`` that count,
-and what their notes say.
+"""The state of slices, as plans, summaries, checks, schedules and ``doctor`` read it: the rows of ``slices`` that
+count, and what their notes say.
 
     Slice      CC-MAIN-2024-22, example.org
     located    from definition af56, index parquet 4128          45 captures, complete

@@ -40,7 +40,7 @@ from cc_pipeline.lake.slice import VERSION, Metrics, Slice, Stage
 
 #: The stage of a row that names generations which nobody may commit any more (``compaction.py``).
 CONDEMNED: Final = "condemned"
-#: Rows with notes that are read at a time.
+#: Rows that are objects at a time.
 _NOTES: Final = 10_000
 #: How long a reader may take that pinned ``slices`` before the tables.
 _READING: Final = timedelta(hours=1)
@@ -121,12 +121,12 @@ class SlicesChanged(EnvironmentFault):
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What a commit was made from: the rows that it replaces, the ``epochs`` of the slices, and the content of an
-    earlier stage (``expected``). ``find_changed`` gives slices whose definition or blocks changed since."""
+    """What a commit was made from: the rows that it replaces, the ``epochs`` of the slices, and the state of an earlier
+    stage whose rows were read (``expected``). ``find_changed`` gives slices whose definition or blocks changed since."""
 
     epochs: Mapping[Slice, int]
     replaced: Mapping[Slice, SliceRow]
-    expected: Mapping[tuple[Slice, str], str] = field(default_factory=dict)
+    expected: Mapping[tuple[Slice, str], SliceRow] = field(default_factory=dict)
     find_changed: Callable[[Collection[Slice]], Collection[Slice]] = lambda slices: ()
 
 
@@ -181,7 +181,7 @@ def read_slice_rows(
     found = read_newest(lake, SLICES.name, _where(slices), columns)
     labels = {stage.label for stage in stages}
     wanted = set(slices)
-    rows = [row for row in _parse_rows(found) if row.slice_ in wanted and (not labels or row.stage in labels)]
+    rows = [row for row in parse_rows(found) if row.slice_ in wanted and (not labels or row.stage in labels)]
     # the targets after the slices: a purge that began in between hides the rows
     by_slug, whole = read_target_rows(lake, {whole_slug(row.slice_.target) for row in rows}), _list_whole_stages(lake)
     return {
@@ -199,15 +199,26 @@ def list_slices(lake: Lake, stage: Stage, where: Mapping[str, str | Sequence[str
     return sorted(Slice(*pair) for pair in zip(rows["crawl"].to_pylist(), rows["target"].to_pylist(), strict=True))
 
 
+def stream_slice_rows(
+    lake: Lake,
+    stages: Collection[Stage],
+    where: Mapping[str, str | Sequence[str]] | None = None,
+    *,
+    details: bool = False,
+) -> Iterator[SliceRow]:
+    """The rows of ``stages`` that count, of all slices or of those ``where`` names: one state, a batch of objects at a
+    time. Raises ``EnvironmentFault``."""
+    rows = current_rows(lake, where, SLICES_SCHEMA.names if details else _COLUMNS)
+    labels = pa.array([stage.label for stage in stages])
+    for batch in rows.filter(pc.is_in(rows["stage"], labels)).to_batches(max_chunksize=_NOTES):
+        yield from parse_rows(pa.Table.from_batches([batch]))
+
+
 def read_notes(
     lake: Lake, stages: Collection[Stage], where: Mapping[str, str | Sequence[str]] | None = None
 ) -> Iterator[SliceRow]:
-    """The rows of ``stages`` that count and have a note, of all slices or of those ``where`` names."""
-    rows = current_rows(lake, where, _COLUMNS)
-    labels = pa.array([stage.label for stage in stages])
-    has_note = pc.not_equal(pc.fill_null(rows["note"], "{}"), "{}")
-    for batch in rows.filter(pc.and_(pc.is_in(rows["stage"], labels), has_note)).to_batches(max_chunksize=_NOTES):
-        yield from _parse_rows(pa.Table.from_batches([batch]))
+    """Of these rows, those that have a note."""
+    return (row for row in stream_slice_rows(lake, stages, where) if row.note)
 
 
 def _count_tables(rows: pa.Table) -> pa.ChunkedArray:
@@ -225,10 +236,10 @@ def current_rows(
     spec = lake.specs[SLICES.name]
     names = [*spec.key, SEQ.name, *columns]
     rows = read_newest(lake, SLICES.name, where, list(dict.fromkeys(names)))
-    return rows.filter(_has_current_epoch(lake, rows))
+    return rows.filter(has_current_epoch(lake, rows))
 
 
-def _has_current_epoch(lake: Lake, rows: pa.Table) -> pa.ChunkedArray:
+def has_current_epoch(lake: Lake, rows: pa.Table) -> pa.ChunkedArray:
     """Whether the epoch of each row is that of its target; null if its target's definition was lost."""
     if not rows.num_rows:
         return pa.chunked_array([pa.array([], pa.bool_())])
@@ -310,7 +321,7 @@ def _judge_rows(lake: Lake, where: Where) -> tuple[pa.Table, Any, Any, Any]:
     rows = rows.take(pc.sort_indices(rows.drop_columns("tables"), [(n, "ascending") for n in (*spec.key, SEQ.name)]))
     rows = rows.combine_chunks()
     # a definition that was lost is restored: until then nothing of its target counts, and nothing is dropped
-    has_epoch = _has_current_epoch(lake, rows)
+    has_epoch = has_current_epoch(lake, rows)
     is_lost = has_epoch.is_null().to_numpy()
     has_epoch = has_epoch.fill_null(False).to_numpy()
     starts = find_group_starts(pa.concat_batches(rows.select(list(spec.key)).to_batches()), spec.key)
@@ -364,7 +375,8 @@ def _where(slices: Iterable[Slice]) -> dict[str, list[str]]:
     }
 
 
-def _parse_rows(rows: pa.Table) -> Iterator[SliceRow]:
+def parse_rows(rows: pa.Table) -> Iterator[SliceRow]:
+    """Rows of ``slices`` as objects; the column ``details`` may be missing."""
     for row in rows.to_pylist():
         tables = {name: TableState(**state) for name, state in row["tables"] or ()}
         details = row.get("details")
@@ -452,7 +464,7 @@ def _read_stored(
     slices = {row.slice_ for row in rows} | {slice_ for slice_, _ in base.expected}
     where = _where([*slices, *(Slice(slice_.crawl) for slice_ in slices)])
     found = newest_rows(lake, lake.specs[SLICES.name], handle, where)
-    return {_key(row): row for row in _parse_rows(found)}
+    return {_key(row): row for row in parse_rows(found)}
 
 
 def _find_changed(
@@ -463,10 +475,11 @@ def _find_changed(
     epochs = read_epochs(lake, [row.slice_ for row in rows], Stage(rows[0].stage, ()) if rows else None)
     redefined = {slice_ for slice_, epoch in epochs.items() if epoch != base.epochs[slice_]}
     redefined |= {*base.find_changed([row.slice_ for row in rows])}
+    # not by content alone: rows of a generation that was superseded may have been dropped while they were read
     changed = {
         slice_
-        for (slice_, label), content in base.expected.items()
-        if (row := stored.get((slice_, label, base.epochs.get(slice_, 0)))) is None or row.content != content
+        for (slice_, label), read in base.expected.items()
+        if (row := stored.get((slice_, label, base.epochs.get(slice_, 0)))) is None or row.tables != read.tables
     }
     for row in rows:
         replaced = base.replaced.get(row.slice_)
@@ -545,7 +558,7 @@ def commit_written(
     base: Base,
     *,
     notes: Mapping[Slice, Mapping[str, Any]] | None = None,
-    details: Mapping[Slice, Mapping[str, Any]] | None = None,
+    details: Mapping[Slice, Mapping[str, Any] | None] | None = None,
 ) -> list[SliceRow]:
     """As :func:`commit_stage`, with rows that were written to files under ``generations``."""
     for table in stage.tables:

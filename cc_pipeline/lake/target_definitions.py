@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, merge_ranges
@@ -47,9 +48,10 @@ def register(lake: Lake, targets: Sequence[Target]) -> None:
     def build(stored: list[Row]) -> list[Row]:
         old_rows = {row["slug"]: row for row in stored}
         names = {row["slug"]: _parse_set_name(row["definition"]) for row in stored if row["slug"].startswith(SET_SLUG)}
+        for target in targets:
+            _refuse_other_spelling(target, names)
         rows = []
         for target in targets_by_slug.values():
-            _refuse_other_spelling(target, names)
             old_row = old_rows.get(target.slug)
             parts = _count_parts(target, old_row)
             # the version of a divided set depends on the members alone, whatever their order
@@ -104,16 +106,27 @@ def read_targets(lake: Lake, slugs: Sequence[str]) -> dict[str, Target]:
     removed: a run that began before does not bring it back."""
     stored_rows = _read_rows(lake, slugs)
     _refuse_removed(lake, [slug for slug in slugs if slug not in stored_rows])
+    targets = build_targets(slugs, stored_rows, partial(read_definitions, lake))
+    register(lake, [target for slug, target in targets.items() if slug not in stored_rows])
+    return targets
+
+
+def build_targets(
+    slugs: Sequence[str],
+    stored_rows: Mapping[str, Mapping[str, Any]],
+    read_parts: Callable[[Sequence[str]], Mapping[str, str]],
+) -> dict[str, Target]:
+    """The targets of ``slugs`` by rows of ``targets``; ``read_parts`` gives the definitions of parts. Raises as
+    :func:`read_targets`."""
     targets: dict[str, Target] = {}
     for slug in slugs:
         row = stored_rows.get(slug)
         if row is not None and (row["parts"] or 1) > 1:
-            targets[slug] = _read_divided_set(lake, slug, row)
+            targets[slug] = _build_divided_set(slug, row, read_parts(part_slugs(slug, row["parts"])))
         elif row is not None and SEPARATOR in slug:
             targets[slug] = part_from(slug, row["definition"])
         else:
             targets[slug] = _parse_slug(slug, None if row is None else row["definition"])
-    register(lake, [target for slug, target in targets.items() if slug not in stored_rows])
     return targets
 
 
@@ -141,7 +154,7 @@ def plan_parts(lake: Lake, targets: Sequence[Target]) -> dict[str, list[Target]]
 
 def read_versions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
     """The version of each definition. Keys without a definition are defined as in :func:`read`. Raises as that does."""
-    stored_versions = {slug: row["version"] for slug, row in _read_rows(lake, slugs, ["slug", "version"]).items()}
+    stored_versions = read_stored_versions(lake, slugs)
     return stored_versions | {
         slug: target.version
         for slug, target in read_targets(lake, [slug for slug in slugs if slug not in stored_versions]).items()
@@ -149,13 +162,8 @@ def read_versions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
 
 
 def read_stored_versions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
-    """The versions of the stored definitions of ``slugs`` and of the parts they are divided into; nothing is
-    written."""
-    slugs_of_parts = [part_slug for parts in find_part_slugs(lake, slugs).values() for part_slug in parts]
-    return {
-        slug: row["version"]
-        for slug, row in _read_rows(lake, list(dict.fromkeys([*slugs, *slugs_of_parts])), ["slug", "version"]).items()
-    }
+    """The versions of the stored definitions of ``slugs``; nothing is written."""
+    return {slug: row["version"] for slug, row in _read_rows(lake, slugs, ["slug", "version"]).items()}
 
 
 def read_definitions(lake: Lake, slugs: Sequence[str]) -> dict[str, str]:
@@ -300,8 +308,7 @@ def _outline(target: Target) -> str:
     return f"set:{target.name or target.value} = {first_members}, … ({len(target.members):,} members){where}"
 
 
-def _read_divided_set(lake: Lake, slug: str, row: Mapping[str, Any]) -> Target:
-    parts = read_definitions(lake, part_slugs(slug, row["parts"]))
+def _build_divided_set(slug: str, row: Mapping[str, Any], parts: Mapping[str, str]) -> Target:
     members = tuple(member for part, text in sorted(parts.items()) for member in part_from(part, text).members)
     line, _, where = row["definition"].partition(" where ")
     name = slug.removeprefix(SET_SLUG).partition(WHERE_SLUG)[0]

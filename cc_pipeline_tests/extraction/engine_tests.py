@@ -19,12 +19,14 @@ from cc_pipeline.errors import Incomplete
 from cc_pipeline.extraction.engine import LOCAL, Engine
 from cc_pipeline.extraction.run import TABLES, PartitionResult, extract
 from cc_pipeline.lake.slice import FETCH, PARSE, slices_of
+from cc_pipeline.lake.slices import read_slice_rows
 from cc_pipeline.records.storage import COMMITTED
 from cc_pipeline.settings import load_settings
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import TEST
 from cc_pipeline.testing.mini_crawl.truth import Capture, MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.world import notes_of
 
 CRAWL: Final = "CC-MAIN-2024-22"
 #: The tables that an engine writes.
@@ -48,14 +50,16 @@ def assert_same(first: Workspace, second: Workspace, slugs: Iterable[str]) -> No
     for table in ENGINE_TABLES:
         assert read_rows(first, table) == read_rows(second, table), table
     slices = slices_of(CRAWL, slugs)
-    for stage in (FETCH, PARSE):
-        assert stage.read_input_digests(first.lake, slices) == stage.read_input_digests(second.lake, slices)
-        assert stage.read_content_metrics(first.lake, slices) == stage.read_content_metrics(second.lake, slices)
+    states = [
+        {key: (row.input, row.metrics) for key, row in read_slice_rows(home.lake, slices, (FETCH, PARSE)).items()}
+        for home in (first, second)
+    ]
+    assert states[0] == states[1]
     assert _read_fetches(first) == _read_fetches(second)
 
 
 def _read_fetches(workspace: Workspace) -> list[str]:
-    rows = workspace.lake.read("fetches").to_pylist()
+    rows = notes_of(workspace, FETCH)
     return sorted(repr({name: value for name, value in row.items() if name not in _OF_A_MOMENT}) for row in rows)
 
 

@@ -1,5 +1,5 @@
-"""Random sequences of commands of two homes on one lake, with kills, other homes in the middle and long stops, against
-a model of what must be published: nothing lost, doubled, stale, or green with nothing.
+"""Random sequences of commands of two homes on one lake, with kills, lost answers, other homes in the middle and long
+stops, against a model of what must be published: nothing lost, doubled, stale, or green with nothing.
 
     python -m cc_pipeline_tests.extraction.sequences FIRST COUNT [SECONDS]
 """
@@ -12,9 +12,11 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -24,11 +26,10 @@ import pytest
 from cc_pipeline.commoncrawl.slice_slugs import subset_of, subsets_in, whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction import run_inputs
 from cc_pipeline.extraction.blocklist import block, read_blocklist, unblock
 from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.extraction.run import extract
+from cc_pipeline.lake import compaction, slices
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.maintenance.maintain import run_maintenance
@@ -68,7 +69,8 @@ At: TypeAlias = tuple[str, str, str]
 @dataclass(frozen=True)
 class Step:
     """A command of a ``home``. ``fate`` is what happens at its commit of number ``commit``: it is killed ``before`` or
-    ``behind`` it, the ``other`` step happens (``crossed``), or it is ``stopped`` for long, and the target purged."""
+    ``behind`` it, its answer is ``lost``, the ``other`` step happens (``crossed``), or it is ``stopped`` for long: the
+    target is purged, and ``again`` added and run, and rows that no longer count are dropped."""
 
     home: int
     command: str
@@ -78,6 +80,7 @@ class Step:
     fate: str = ""
     commit: int = 0
     other: Step | None = None
+    again: bool = False
 
     @property
     def target(self) -> Target:
@@ -92,8 +95,8 @@ def steps_of(seed: int, count: int = 5) -> list[Step]:
 
 def _step(draw: random.Random, home: int, crosses: Step | None = None) -> Step:
     command = draw.choice(["run"] * 8 + ["purge", "purge", "drop", "block", "unblock", "maintenance", "publish"])
-    fate = "" if crosses else draw.choice(["", "", "before", "behind", "crossed", "crossed", "stopped"])
-    if command not in ("run", "purge") or (command == "purge" and fate == "stopped"):
+    fate = "" if crosses else draw.choice(["", "before", "behind", "lost", "crossed", "crossed", "stopped"])
+    if command not in ("run", "purge", "maintenance") or (command != "run" and fate in ("stopped", "lost")):
         fate = ""
     crawl, text = draw.choice(CRAWLS), draw.choice(TEXTS)
     if crosses is not None and draw.random() < 0.6:
@@ -101,7 +104,7 @@ def _step(draw: random.Random, home: int, crosses: Step | None = None) -> Step:
         crawl = crosses.crawl
         text = draw.choice([one for one in TEXTS if parse_target(one).slug == crosses.target.slug])
     subsets = tuple(sorted(draw.sample(SUBSETS, draw.choice([1, 1, 2]))))
-    step = Step(home, command, crawl, text, subsets, fate, draw.randint(1, 12))
+    step = Step(home, command, crawl, text, subsets, fate, draw.randint(1, 12), again=draw.random() < 0.5)
     return step if fate != "crossed" else replace(step, other=_step(draw, 1 - home, step))
 
 
@@ -120,6 +123,11 @@ class Model:
     truth: MiniCrawlTruth
     slices: dict[At, Known] = field(default_factory=dict)
     defined: dict[str, str] = field(default_factory=dict)
+    #: The newest definition of each target, also of those that were purged.
+    texts: dict[str, str] = field(default_factory=dict)
+    #: How often a target was run or a subset of it dropped, and how often it was purged.
+    changes: Counter[str] = field(default_factory=Counter)
+    purges: Counter[str] = field(default_factory=Counter)
     blocked: bool = False
 
     def expected(self, crawl: str, slug: str, subset: str) -> frozenset[Key]:
@@ -132,6 +140,16 @@ class Model:
             for one in self.truth.captures_of(crawl, subset=subset)
             if any(member.matches(one.url) for member in members) and not (self.blocked and site.matches(one.url))
         )
+
+    def hidden(self) -> set[tuple[str, str, int]]:
+        """The captures of the blocked site, which no publication shows."""
+        site = parse_target(SITE)
+        return {
+            (crawl, one.warc_filename, one.warc_record_offset)
+            for crawl in (set(CRAWLS) if self.blocked else ())
+            for one in self.truth.captures_of(crawl)
+            if site.matches(one.url)
+        }
 
     def of(self, slug: str, subset: str | None = None) -> list[At]:
         """The slices that were ever made of a target."""
@@ -168,62 +186,69 @@ class Homes:
     def do(self, step: Step) -> None:
         """Does a step and notes in the model what it said."""
         workspace = self.open(step.home, step.subsets)
-        with workspace_closed(workspace), self._fated(workspace, step):
+        with workspace_closed(workspace), self._fated(step):
             {
                 "run": self._run,
                 "purge": self._purge,
                 "drop": self._drop,
                 "block": self._block,
                 "unblock": self._block,
-                "maintenance": lambda workspace, _: run_maintenance(workspace, retention_hours=0),
+                "maintenance": self._maintain,
                 "publish": lambda workspace, _: publish(workspace),
             }[step.command](workspace, step)
 
     def _run(self, workspace: Workspace, step: Step) -> None:
         model, target = self.model, step.target
         slices = [(step.crawl, target.slug, subset) for subset in subsets_in(step.crawl, step.subsets)]
+        with unfated():
+            workspace.register_targets([target])
+            model.defined[target.slug] = model.texts[target.slug] = step.text
+        before = model.changes[target.slug], model.purges[target.slug]
         try:
-            with unfated():
-                workspace.register_targets([target])
-                model.defined[target.slug] = step.text
-            made = list(extract(workspace, [(step.crawl, target.slug)], TABLES, SMALL_ENGINE))
+            [made] = extract(workspace, [(step.crawl, target.slug)], TABLES, SMALL_ENGINE)
         except (Killed, LeaseExpired) as ended:
             self.said.append(repr(ended))
-            if isinstance(ended, Killed):
-                for at in slices:
-                    model.perhaps_made(at)
-            return
-        for one in made:
-            self.said.append(repr(one.error))
-            for at in slices:
-                if one.error is None:
-                    model.made(at)
-                else:
-                    model.perhaps_made(at)
-            if one.error is None and step.fate != "crossed":
-                assert not plan_crawl(workspace, step.crawl, [target.slug]).plan.slice_plans, "what was run is due"
+            is_made = False
+        else:
+            self.said.append(repr(made.error))
+            is_made = made.error is None
+        if model.purges[target.slug] != before[1] and target.slug not in model.defined:
+            return  # what it committed since does not count, nor what it commits later
+        for at in slices:
+            if is_made and (model.changes[target.slug], model.purges[target.slug]) == before:
+                model.made(at)
+            else:
+                model.perhaps_made(at)
+        model.changes[target.slug] += 1
+        if is_made and step.fate not in ("crossed", "stopped"):
+            assert not plan_crawl(workspace, step.crawl, [target.slug]).plan.slice_plans, "what was run is due"
 
     def _purge(self, workspace: Workspace, step: Step) -> None:
-        slug, killed = step.target.slug, False
+        slug, model = step.target.slug, self.model
+        before, killed = model.changes[slug], False
         try:
             purge(workspace, plan_purge(workspace, slug, slug))
-        except EnvironmentFault as refused:
-            self.said.append(str(refused))
-            return
         except Killed:
             killed = True
-        for at in self.model.of(slug):
-            self.model.gone(at, perhaps=killed)
+        is_sure = not killed and model.changes[slug] == before
+        for at in model.of(slug):
+            model.gone(at, perhaps=not is_sure)
+        if is_sure:
+            model.defined.pop(slug, None)
+        model.purges[slug] += 1
 
     def _drop(self, workspace: Workspace, step: Step) -> None:
-        subset = step.subsets[0]
-        try:
-            drop_subset(workspace, step.target.slug, subset)
-        except EnvironmentFault as refused:
-            self.said.append(str(refused))
-            return
-        for at in self.model.of(step.target.slug, subset):
+        slug, subset = step.target.slug, step.subsets[0]
+        drop_subset(workspace, slug, subset)
+        for at in self.model.of(slug, subset):
             self.model.gone(at)
+        self.model.changes[slug] += 1
+
+    def _maintain(self, workspace: Workspace, step: Step) -> None:
+        try:
+            run_maintenance(workspace, retention_hours=0)
+        except Killed as ended:
+            self.said.append(repr(ended))
 
     def _block(self, workspace: Workspace, step: Step) -> None:
         site = parse_target(SITE)
@@ -234,7 +259,7 @@ class Homes:
         self.model.blocked = step.command == "block"
 
     @contextmanager
-    def _fated(self, workspace: Workspace, step: Step) -> Iterator[None]:
+    def _fated(self, step: Step) -> Iterator[None]:
         if not step.fate:
             with unfated():
                 yield
@@ -243,16 +268,20 @@ class Homes:
         def does() -> None:
             if step.fate in ("before", "behind"):
                 raise Killed
+            if step.fate == "lost":
+                return
             if step.other is not None:
                 self.do(step.other)
                 return
-            running = workspace.command_value(run_inputs._RunningRuns).runs
-            with leases_run_out():
-                self.do(Step(1 - step.home, "purge", text=step.text))
-            for run in running:
-                run._lease._clock = lambda: time.time() + file_leases.LIFE
+            with nothing_is_kept(), leases_run_out():
+                other = Step(1 - step.home, "purge", step.crawl, step.text, step.subsets)
+                self.do(other)
+                if step.again:
+                    self.do(replace(other, command="run"))
+                self.do(replace(other, command="maintenance"))
+            patch.setattr(file_leases.FileLease, "has_expired", lambda lease: lease._expires is not None)
 
-        with at_commit(step.commit, does, behind=step.fate == "behind"):
+        with pytest.MonkeyPatch.context() as patch, at_commit(step.commit, does, step.fate):
             yield
 
     def check(self, home: int) -> None:
@@ -274,8 +303,9 @@ class Homes:
         for table, found in rows.items():
             others = {at: len(here) for at, here in found.items() if at not in self.model.slices}
             assert not others, f"{table} has slices that nobody made: {others}"
-        low = {(at[0], *key) for at, known in self.model.slices.items() for key in known.low}
-        high = {(at[0], *key) for at, known in self.model.slices.items() for key in known.high}
+        hidden = self.model.hidden()
+        low = {(at[0], *key) for at, known in self.model.slices.items() for key in known.low} - hidden
+        high = {(at[0], *key) for at, known in self.model.slices.items() for key in known.high} - hidden
         for view, keys in shown.items():
             assert len(keys) == len(set(keys)), f"{view} shows captures twice"
             assert low <= set(keys), f"{len(low - set(keys))} are lacking in {view}"
@@ -313,13 +343,13 @@ def workspace_closed(workspace: Workspace) -> Iterator[None]:
         workspace.close()
 
 
-#: What happens at commits: how many are left until then, what, and whether behind the commit.
-_FATES: list[tuple[list[int], Callable[[], None], bool] | None] = []
+#: What happens at commits: how many are left until then, what, and the fate.
+_FATES: list[tuple[list[int], Callable[[], None], str] | None] = []
 
 
 @contextmanager
-def at_commit(number: int, does: Callable[[], None], *, behind: bool) -> Iterator[None]:
-    _FATES.append(([number], does, behind))
+def at_commit(number: int, does: Callable[[], None], fate: str) -> Iterator[None]:
+    _FATES.append(([number], does, fate))
     try:
         yield
     finally:
@@ -337,16 +367,20 @@ def unfated() -> Iterator[None]:
 
 
 def _commits(real: Callable[..., Any]) -> Callable[..., Any]:
+    """A commit (``Lake.append`` or ``Lake.swap``) at which something may happen."""
+
     def commits(*given: Any, **named: Any) -> Any:
         fate = _FATES[-1] if _FATES else None
         now = False
         if fate is not None:
             fate[0][0] -= 1
             now = fate[0][0] == 0
-        if fate is not None and now and not fate[2]:
+        if fate is not None and now and fate[2] not in ("behind", "lost"):
             fate[1]()
         answer = real(*given, **named)
-        if fate is not None and now and fate[2]:
+        if fate is not None and now and fate[2] == "lost":
+            return None if answer is None else False
+        if fate is not None and now and fate[2] == "behind":
             fate[1]()
         return answer
 
@@ -354,13 +388,21 @@ def _commits(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
+def nothing_is_kept() -> Iterator[None]:
+    """Rows that do not count are dropped at once, as if weeks had gone by."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slices, "_READING", timedelta(0))
+        patch.setattr(compaction, "_RETENTION", timedelta(0))
+        yield
+
+
+@contextmanager
 def leases_run_out() -> Iterator[None]:
-    """Has everybody take the leases of runs and fetches for those of machines that were stopped for long."""
+    """Has everybody take the leases of fetches for those of machines that were stopped for long."""
     real = file_leases._read
 
     def read(*given: Any) -> Iterator[tuple[file_leases.Holding, bool]]:
-        for holding, lives in real(*given):
-            yield holding, lives and given[1] == file_leases.PURGES
+        yield from ((holding, False) for holding, _ in real(*given))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(file_leases, "_read", read)
@@ -382,7 +424,8 @@ def run_sequence(source: Path, prepared: Path, truth: MiniCrawlTruth, seed: int)
     steps = steps_of(seed)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         root = Path(shutil.copytree(prepared, Path(folder) / "all"))
-        patch.setattr(Lake, "replace_slices", _commits(Lake.replace_slices))
+        for name in ("append", "swap"):
+            patch.setattr(Lake, name, _commits(getattr(Lake, name)))
         homes = Homes(source, root, truth)
         number = -1
         try:
@@ -393,7 +436,7 @@ def run_sequence(source: Path, prepared: Path, truth: MiniCrawlTruth, seed: int)
             # whatever was killed, the next run brings it
             for crawl, slug in sorted({(at[0], at[1]) for at in homes.model.slices}):
                 subsets = [at[2] for at in homes.model.of(slug) if at[0] == crawl]
-                homes.do(Step(0, "run", crawl, homes.model.defined[slug], tuple(sorted(subsets))))
+                homes.do(Step(0, "run", crawl, homes.model.texts[slug], tuple(sorted(subsets))))
             homes.check(1)
         except BaseException:
             print(f"seed {seed}, step {number}; {homes.said}")

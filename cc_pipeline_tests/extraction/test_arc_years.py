@@ -31,7 +31,7 @@ from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import ARC, Bucket, copy_of, extract, workspace_of
+from cc_pipeline_tests.world import ARC, Bucket, copy_of, extract, notes_of, workspace_of
 
 OF_2009, OF_2008 = "CC-MAIN-2009-2010", "CC-MAIN-2008-2009"
 SITE, OTHER = "example.com", "example.org"
@@ -48,7 +48,7 @@ def years(tmp_path_factory: pytest.TempPathFactory) -> Bucket:
 
 
 def note(workspace: Workspace, target: str, crawl: str = ARC) -> dict[str, Any]:
-    [row] = workspace.lake.read("lookups", {"crawl": crawl, "target": target}).to_pylist()
+    [row] = notes_of(workspace, LOCATE, {"crawl": crawl, "target": target})
     return row
 
 
@@ -108,7 +108,7 @@ def test_a_cdx_that_fails_leaves_nothing_behind_and_is_asked_again(years: Bucket
         with pytest.raises(RangeFault) as raised:
             locate_captures(workspace, ARC, [SITE])
         assert raised.value.kind is FaultKind.SERVER_ERROR
-        assert workspace.lake.read("lookups").num_rows == workspace.lake.read("captures").num_rows == 0
+        assert notes_of(workspace, LOCATE) == workspace.lake.read("captures").to_pylist() == []
         server.set_rules([])
         assert locate_captures(workspace, ARC, [SITE]).rows == len(years[1].captures_of(ARC, domain=SITE))
         assert note(workspace, SITE)["located_by"] == UNION

@@ -15,11 +15,11 @@ from cc_pipeline.extraction.engine import LOCAL, Engine, LocalEngine
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.run import TABLES, PartitionResult, extract
-from cc_pipeline.lake.slice import PARSE, Slice, StageReport
+from cc_pipeline.lake.slice import FETCH, PARSE, StageReport
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import NEW, OLD, Bucket, harvested, workspace_of
+from cc_pipeline_tests.world import NEW, OLD, Bucket, harvested, notes_of, slice_row, workspace_of
 
 
 def made(
@@ -94,7 +94,7 @@ def test_what_a_source_gave_is_parsed_and_only_those_lack_that_it_did_not_serve(
         for slug in failed:
             # a row for each, and those that did not come say so
             assert rows(workspace, "page_metadata", slug) == len(targets[slug][1])
-        [verdict] = {row["unsuccessful_runs"] for row in workspace.lake.read("fetches").to_pylist() if row["pending"]}
+        [verdict] = {row["unsuccessful_runs"] for row in notes_of(workspace, FETCH) if row["pending"]}
         assert verdict == 1, "nobody was asked again because the others of the group failed"
         server.set_rules([])
         again = made(workspace_of(server.url, tmp_path), sorted(failed))
@@ -173,7 +173,7 @@ def test_some_tables_alone(bucket: Bucket, workspace: Workspace) -> None:
     only = made(workspace, [slug], tables=["page_text"])[slug]
     assert set(only.reports) == {"page_text"}
     # one pass makes all four
-    assert PARSE.read_input_digests(workspace.lake, [Slice(NEW, slug)])[Slice(NEW, slug)] is not None
+    assert slice_row(workspace, PARSE, slug) is not None
     lacking = made(workspace, ["example.org"], tables=["page_text"])["example.org"]
     assert "has not been fetched" in str(lacking.error)
 

@@ -30,7 +30,9 @@ from cc_pipeline_tests.world import (
     fill,
     harvest,
     harvested,
+    notes_of,
     replace_file,
+    rewrite_slice,
     small_disk,
     workspace_of,
 )
@@ -111,7 +113,7 @@ def test_one_file_that_is_refused_fails_the_run_keeps_the_others_and_is_asked_ag
             extract(workspace, "example.com")
         assert "server_error" in lacking.value.problem
         assert "CC_PIPELINE_MAX_PENDING" in lacking.value.advice
-        [row] = workspace.lake.read("fetches").to_pylist()
+        [row] = notes_of(workspace, FETCH)
         assert (row["fetched"], row["missing"], row["pending"]) == (len(mine) - kept_away, kept_away, kept_away)
         assert (row["reason"], row["unsuccessful_runs"], row["runs_without_response"]) == ("server_error", 1, 0)
         # who allows it goes on with what is there
@@ -121,9 +123,7 @@ def test_one_file_that_is_refused_fails_the_run_keeps_the_others_and_is_asked_ag
         assert [note for note in fetched.notes if f"{kept_away:,} captures were not fetched" in note]
         assert parsed.rows == len(mine)
         assert due(workspace, FETCH, "example.com", but=(ReasonKind.PENDING_CAPTURES,)) == set()
-        assert workspace.lake.read("fetches").to_pylist()[0]["unsuccessful_runs"] == 1, (
-            "the source gave nothing else this time"
-        )
+        assert notes_of(workspace, FETCH)[0]["unsuccessful_runs"] == 1, "the source gave nothing else this time"
         server.set_rules([])
         _, fetched, parsed = extract(workspace, "example.com")
         assert fetched.per_target["example.com"]["fetched"] == len(mine)
@@ -189,10 +189,7 @@ def test_another_digest_policy_judges_anew_what_is_held(bucket: Bucket, tmp_path
     captures = noting.lake.read("captures")
     wrong = pa.array(["A" * 32, *captures["content_digest"].to_pylist()[1:]])
     column = captures.schema.get_field_index("content_digest")
-    slices = [{"crawl": NEW, "target": "example.com"}]
-    name = LOCATE.digest_name(Slice(NEW, "example.com"))
-    digests = {name: noting.lake.digest("captures", name) or ""}
-    noting.lake.commit("captures", captures.set_column(column, "content_digest", wrong), slices, digests)
+    rewrite_slice(noting, LOCATE, "example.com", captures.set_column(column, "content_digest", wrong))
 
     def outcomes(workspace: Workspace) -> dict[str, int]:
         figures = fetch_captures(workspace, NEW, ["example.com"]).per_target["example.com"]

@@ -13,13 +13,13 @@ from cc_pipeline import progress
 from cc_pipeline.extraction import fetch as fetch_stage
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.lake.slice import PAGE_TABLES
+from cc_pipeline.lake.slice import FETCH, PAGE_TABLES
 from cc_pipeline.records.orders import RecordOptions
 from cc_pipeline.records.segments import SegmentWriter
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultmatrix import OPTIONS, Cell, Place, place_at, run_cell
 from cc_pipeline_tests.faultserver import FaultServer
-from cc_pipeline_tests.world import NEW, Bucket, Killed, extract, harvested
+from cc_pipeline_tests.world import NEW, Bucket, Killed, extract, harvested, notes_of
 
 #: Two targets that share captures, and another one.
 TARGETS = ("example.com", "host:www.example.com", "example-foo.com")
@@ -39,11 +39,12 @@ _APART = (*_VARYING, "last_attempt_at", "stored_files", "stored_bytes")
 
 def rows_of(workspace: Workspace) -> dict[str, list[dict[str, object]]]:
     found = {}
-    for table in ("records", "fetches", *PAGE_TABLES):
+    for table in ("records", *PAGE_TABLES):
         rows = workspace.lake.read(table)
         rows = rows.drop_columns([name for name in _APART if name in rows.column_names])
         found[table] = sorted(rows.to_pylist(), key=repr)
-    return found
+    notes = [{name: value for name, value in row.items() if name not in _APART} for row in notes_of(workspace, FETCH)]
+    return found | {"notes": sorted(notes, key=repr)}
 
 
 def test_groups_give_the_same_rows_and_read_each_record_once(

@@ -15,6 +15,7 @@ from cc_pipeline.extraction import reusable_records
 from cc_pipeline.extraction.reusable_records import find_overlapping, find_sharing
 from cc_pipeline.lake import snapshot
 from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.target_definitions import delete_definitions
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import Bucket, extract, harvested, publish, workspace_of
 
@@ -62,8 +63,7 @@ def test_what_meets_is_what_comparing_all_ranges_says(
     workspace: Workspace, texts: list[str], data: st.DataObject
 ) -> None:
     lake = workspace.lake
-    empty = lake.specs["targets"].schema.empty_table()
-    lake.commit("targets", empty, [], {})
+    delete_definitions(lake, lake.read("targets")["slug"].to_pylist())
     workspace.register_targets([parse_target(text) for text in texts])
     expected = pairs(texts)
     asked = data.draw(st.lists(st.sampled_from(sorted(expected)), min_size=1, unique=True))

@@ -17,6 +17,7 @@ from cc_pipeline import progress
 from cc_pipeline.extraction import parsed_pages
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.lake.slice import PAGE_TABLES, PARSE, Slice
+from cc_pipeline.lake.slices import invalidate_slices
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvested, workspace_of
@@ -59,7 +60,7 @@ def test_a_killed_parse_goes_on_and_reads_no_page_of_a_whole_stretch_again(bucke
     expected = pages_of(workspace)
     every = len(expected["page_metadata"])
     assert every > KILLED + STRETCH
-    PARSE.invalidate(workspace.lake, [Slice(NEW, site) for site in SITES])
+    invalidate_slices(workspace.lake, PARSE, [Slice(NEW, site) for site in SITES])
     runner = multiprocessing.get_context("spawn").Process(target=parse, args=(str(bucket[0]), home, log, KILLED))
     runner.start()
     runner.join()

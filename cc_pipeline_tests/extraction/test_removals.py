@@ -30,7 +30,7 @@ from cc_pipeline.extraction.removals import (
 from cc_pipeline.extraction.run import extract as extract_all
 from cc_pipeline.index.lookup import LookupResult
 from cc_pipeline.lake.content_digests import digest_from_int
-from cc_pipeline.lake.slice import Slice
+from cc_pipeline.lake.slice import LOCATE, Slice
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import (
     NEW,
@@ -41,6 +41,7 @@ from cc_pipeline_tests.world import (
     extract,
     harvest,
     harvested,
+    notes_of,
     replace_file,
     workspace_of,
 )
@@ -209,33 +210,25 @@ def test_a_target_that_would_have_none_waits_whatever_the_settings_allow(
     assert offsets(home) == every
 
 
-def test_a_shorter_list_is_remembered_by_a_run_that_was_killed(
+def test_a_shorter_list_is_doubted_after_a_run_that_was_killed(
     home: Workspace, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     extract(home, SITE)
     every = offsets(home)
     index.hidden, index.sizes = {every[0]}, {"warc": 299}
-    for name in ("commit", "commit_stream"):
-        monkeypatch.setattr(home.lake, name, _killed_at(home.lake, name))
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr(home.lake, "append", killed)
     with pytest.raises(Killed):
         locate_captures(home, NEW, [SITE])
     monkeypatch.undo()
     again = Index(monkeypatch)
-    again.hidden, again.sizes = index.hidden, index.sizes
+    again.hidden, again.sizes, again.asked = index.hidden, index.sizes, index.asked
     with pytest.raises(FetchIncomplete):
         extract(home, SITE)
     assert offsets(home) == every
-
-
-def _killed_at(lake, name: str):
-    plain = getattr(lake, name)
-
-    def killed(table: str, *args: object, **options: object) -> int:
-        if table == "captures":
-            raise Killed
-        return plain(table, *args, **options)
-
-    return killed
 
 
 @pytest.mark.process
@@ -339,7 +332,7 @@ def test_an_index_that_repeats_itself_gives_each_capture_once_and_the_report_say
     count = len(bucket[1].captures_of(NEW, subset="warc", domain=SITE))
     assert [home.lake.read(table, {"target": SITE}).num_rows for table in TABLES] == [count] * 3
     assert any(f"captures of {SITE} more than once: {count:,} extra rows" in note for note in report.notes)
-    assert home.lake.read("lookups", columns=["repeated"])["repeated"].to_pylist() == [count]
+    assert [row["repeated"] for row in notes_of(home, LOCATE)] == [count]
     assert parse_target(SITE).slug == SITE
     assert fetch_captures(home, NEW, [SITE]).fresh_slices == 0
 

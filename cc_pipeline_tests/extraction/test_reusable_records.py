@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,8 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.lake.content_digests import NOTHING
-from cc_pipeline.lake.slice import FETCH, PARSE, Slice
+from cc_pipeline.lake import slices
+from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE
 from cc_pipeline.maintenance.maintain import run_maintenance
 from cc_pipeline.maintenance.stored_files import find_lost_records
 from cc_pipeline.records.file_leases import FileLease
@@ -26,7 +27,17 @@ from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.stored import dangling, stored_files, without_varying
-from cc_pipeline_tests.world import NEW, Bucket, Killed, extract, harvested, publish, workspace_of
+from cc_pipeline_tests.world import (
+    NEW,
+    Bucket,
+    Killed,
+    extract,
+    harvested,
+    publish,
+    rewrite_slice,
+    slice_row,
+    workspace_of,
+)
 
 WHOLE, PART = "example.com", "host:www.example.com"
 
@@ -75,13 +86,7 @@ def in_the_middle(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]) 
 def replace_rows(workspace: Workspace, slug: str) -> None:
     """The target has no captures any more, as after another definition; the fetch of that is committed."""
     captures = workspace.lake.read("captures", {"crawl": NEW, "target": slug})
-    slice_ = Slice(NEW, slug)
-    workspace.lake.commit(
-        "captures",
-        captures.slice(0, 0),
-        [slice_.where],
-        {f"locate:{NEW}:{slug}": "abc", f"content:{NEW}:{slug}": NOTHING},
-    )
+    rewrite_slice(workspace, LOCATE, slug, captures.slice(0, 0))
     fetch_captures(workspace, NEW, [slug])
 
 
@@ -107,7 +112,10 @@ def test_maintenance_leaves_what_a_fetch_in_flight_counts_on(
     assert failures(workspace, part) == 0
 
 
-def test_maintenance_keeps_a_week_what_was_superseded_now_however_old_it_is(workspace: Workspace) -> None:
+def test_maintenance_keeps_a_week_what_was_superseded_now_however_old_it_is(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slices, "_READING", timedelta(0))  # nobody reads the old rows any more
     stored = stored_files(workspace)
     for path in stored:
         os.utime(path, (1, 1))
@@ -228,7 +236,7 @@ def test_slices_with_all_their_bytes_are_parsed_before_the_others_are_refused(wo
     fetch_captures(workspace, NEW, [other])
     with pytest.raises(EnvironmentFault, match=part):
         parse_records(workspace, NEW, [part, other])
-    assert PARSE.read_input_digests(workspace.lake, [Slice(NEW, other)])[Slice(NEW, other)] is not None
+    assert slice_row(workspace, PARSE, other) is not None
     assert workspace.lake.read("page_metadata", {"target": part}).num_rows == 0
 
 
@@ -282,7 +290,7 @@ def test_a_lease_that_ran_out_stops_the_commit_if_a_file_is_gone(
         slept.setattr(FileLease, "_has_files", lambda _: False)
         with pytest.raises(EnvironmentFault, match="expired"):
             fetch_captures(workspace, NEW, [part])
-    assert FETCH.read_input_digests(workspace.lake, [Slice(NEW, part)])[Slice(NEW, part)] is None
+    assert slice_row(workspace, FETCH, part) is None
     fetch_captures(workspace, NEW, [part])
 
 

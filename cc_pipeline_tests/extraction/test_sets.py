@@ -24,14 +24,13 @@ from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.fetch_counts import share
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.extraction.slice_state import STAGES
 from cc_pipeline.index.lookup import LookupResult
-from cc_pipeline.lake.digests.log import TransactionLog
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice
+from cc_pipeline.lake.slices import read_slice_rows
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import ARC, NEW, Bucket, due, extract, harvest, harvested, publish, workspace_of
+from cc_pipeline_tests.world import ARC, NEW, Bucket, due, extract, harvest, harvested, notes_of, publish, workspace_of
 
 SET = "set-many"
 #: Columns that say when a row was made, and where bytes are kept.
@@ -70,10 +69,10 @@ def truth_of(bucket: Bucket, domains: list[str], crawl: str = NEW) -> Counter[tu
     return Counter((capture.warc_filename, capture.warc_record_offset) for capture in found)
 
 
-def parts_here(workspace: Workspace, stage=LOCATE, crawl: str = NEW) -> dict[str, str | None]:
+def parts_here(workspace: Workspace, stage=LOCATE, crawl: str = NEW) -> dict[str, str]:
     [own] = workspace.parts([SET]).values()
-    made = stage.read_input_digests(workspace.lake, [Slice(crawl, part) for part in own])
-    return {slice_.target: digest for slice_, digest in made.items()}
+    made = read_slice_rows(workspace.lake, [Slice(crawl, part) for part in own], (stage,))
+    return {slice_.target: row.content for (slice_, _), row in made.items() if row.tables}
 
 
 @pytest.fixture
@@ -123,7 +122,7 @@ def test_a_large_set_has_the_captures_of_its_members_alone(bucket: Bucket, tmp_p
     assert rows(workspace, crawl=crawl) == Counter(places)
     told = {
         one["member"]: one["captures"]
-        for row in workspace.lake.read("lookups", {"crawl": crawl}).to_pylist()
+        for row in notes_of(workspace, LOCATE, {"crawl": crawl})
         if SEPARATOR in row["target"]
         for one in row["members"]
     }
@@ -239,35 +238,12 @@ def test_a_set_that_is_divided_anew_keeps_its_bytes_and_shows_nothing_twice(
         wanted = truth_of(bucket, [one for one in members if "absent" not in one])
         for table in TABLES:
             assert rows(home, table) == wanted, (table, members[:2])
-        for table in ("lookups", "fetches"):
-            assert sorted(home.lake.read(table)["target"].to_pylist()) == own, (table, len(members))
+        for stage in (LOCATE, FETCH):
+            assert sorted(row["target"] for row in notes_of(home, stage)) == own, (stage.label, len(members))
         if parts[-1] == 128:
             assert fetched.requests == 0
     assert parts == [1, 16, 128, 1, 16]
     assert publish(home).rows["captures"] == truth_of(bucket, [first, third]).total()
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("damage", ["empty", "unread"])
-def test_a_set_that_became_small_leaves_nothing_behind_where_the_log_does_not_tell(
-    bucket: Bucket, tmp_path: Path, home: Workspace, monkeypatch: pytest.MonkeyPatch, damage: str
-) -> None:
-    first, second, *others = bucket[1].domains()
-    register(home, tmp_path, [first, second, *others, *absent(70)])
-    run(home)
-    if damage == "empty":
-        # a hint that writers of the log may lose
-        for stage in STAGES:
-            for table in stage.tables:
-                Path(home.lake.address(table), "_delta_log", "_last_checkpoint").touch()
-    else:
-        monkeypatch.setattr(TransactionLog, "_read_state", lambda *_: None)
-    home = workspace_of(bucket[0], tmp_path / "home")
-    register(home, tmp_path, [first, second])
-    run(home)
-    for table in TABLES:
-        assert rows(home, table) == truth_of(bucket, [first, second]), table
-    assert SET in find_current_targets(home, NEW, [SET])
 
 
 @pytest.mark.parametrize("count", [0, 300])
@@ -313,7 +289,7 @@ def test_a_source_is_judged_by_a_whole_set_and_not_by_its_parts(bucket: Bucket, 
         with pytest.raises(Incomplete, match=f"{kept_away} of {len(wanted)} captures .* of {SET} in {NEW};"):
             fetch_captures(strict, NEW, [SET])
         # the set was divided by this run: how it stood before is no longer counted
-        standing = strict.lake.read("fetches").to_pylist()
+        standing = notes_of(strict, FETCH)
         assert sorted(row["target"] for row in standing) == strict.parts([SET])[SET]
         # one of its parts has nothing, and the set lacks a share that is allowed
         assert [row["planned"] for row in standing if row["planned"] and not row["fetched"]]
@@ -406,20 +382,20 @@ def test_a_run_killed_between_parts_goes_on_there(
     members = [*domains, *absent(300)]
     register(home, tmp_path, members)
     monkeypatch.setattr(carried, "_MEMBERS_AT_ONCE", 60)
-    plain = locate.commit_lookups
+    plain = locate.commit_written
     calls: list[int] = []
 
-    def ending(*given) -> None:
+    def ending(*given, **named) -> list:
         calls.append(1)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        plain(*given)
+        return plain(*given, **named)
 
-    monkeypatch.setattr(locate, "commit_lookups", ending)
+    monkeypatch.setattr(locate, "commit_written", ending)
     with pytest.raises(KeyboardInterrupt):
         locate_captures(home, NEW, [SET])
-    monkeypatch.setattr(locate, "commit_lookups", plain)
-    done = {part for part, digest in parts_here(home).items() if digest is not None}
+    monkeypatch.setattr(locate, "commit_written", plain)
+    done = parts_here(home)
     assert 0 < len(done) < 16
     asked.clear()
     report = locate_captures(home, NEW, [SET])

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from cc_pipeline.checks.tables import missing_captures_verdict
@@ -22,7 +21,8 @@ from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.loss_policy import MAX_RECHECKED_FILES, FetchIncomplete, next_recheck_time
 from cc_pipeline.harvesting.archives import register_archives
 from cc_pipeline.harvesting.build_index import build_index
-from cc_pipeline.lake.slice import StageReport
+from cc_pipeline.lake.slice import FETCH, StageReport
+from cc_pipeline.lake.slices import commit_slices, read_base, read_notes
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.truth import Capture
 from cc_pipeline.transport.faults import RangeFault
@@ -30,7 +30,7 @@ from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultlies import LIES
 from cc_pipeline_tests.faultmatrix import CRAWL, SPEC
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import Bucket, extract, harvest, workspace_of
+from cc_pipeline_tests.world import Bucket, extract, harvest, notes_of, workspace_of
 
 SITE, OTHER = "example.com", "example.org"
 #: Files that are wrong in the same way each time; beside these a source that has indexes and no archives.
@@ -78,20 +78,23 @@ class Home:
         return report, refusal, len(self._server.hits) - seen
 
     def note(self, site: str = SITE) -> dict[str, Any]:
-        [row] = self.workspace().lake.read("fetches", {"crawl": CRAWL, "target": site}).to_pylist()
+        [row] = notes_of(self.workspace(), FETCH, {"crawl": CRAWL, "target": site})
         return row
 
     def wait(self, hours: float) -> None:
         """Nothing was asked for in the last hours."""
-        rows = self.workspace().lake.read("fetches").to_pylist()
-        self._write([row | {"last_attempt_at": row["last_attempt_at"] - timedelta(hours=hours)} for row in rows])
+        self.rewrite(lambda note: note | {"last_attempt_at": _earlier(note["last_attempt_at"], hours)})
 
-    def _write(self, rows: list[dict[str, Any]]) -> None:
+    def rewrite(self, change: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
+        """Changes the notes of all fetches."""
         lake = self.workspace().lake
-        slices = [{"crawl": row["crawl"], "target": row["target"]} for row in rows]
-        digests = {name: lake.digest("fetches", name) or "" for name in lake.digest_names("fetches")}
-        table = pa.Table.from_pylist(rows, schema=lake.specs["fetches"].schema)
-        lake.commit("fetches", table, slices, digests)
+        rows = [*read_notes(lake, (FETCH,))]
+        base = read_base(lake, FETCH, [row.slice_ for row in rows])
+        commit_slices(lake, [replace(row, note=change(row.note)) for row in rows], base)
+
+
+def _earlier(time_: str, hours: float) -> str:
+    return (datetime.fromisoformat(time_) - timedelta(hours=hours)).isoformat()
 
 
 def doubting(server: FaultServer, place: Path, lie: str = "404") -> Home:

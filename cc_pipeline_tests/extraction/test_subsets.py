@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.plan import ReasonKind
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.slice import FETCH, PARSE, Slice
+from cc_pipeline.lake.slice import FETCH
 from cc_pipeline.maintenance.purge import drop_subset
 from cc_pipeline_tests.extraction.stored import stored_files
 from cc_pipeline_tests.world import NEW, Bucket, Killed, extract, harvested, publish, workspace_of
@@ -59,15 +58,12 @@ def test_a_kill_behind_the_note_of_healed_bytes_hides_no_loss(
     extract(workspace, SITE)
     for path in stored_files(workspace):
         path.unlink()
-    real = Lake.commit_stream
 
-    def commit_stream(self: Lake, table: str, *args: Any, **options: Any) -> int:
-        if table == "records":
-            raise Killed
-        return real(self, table, *args, **options)
+    def killed(*_: object) -> None:
+        raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(Lake, "commit_stream", commit_stream)
+        patch.setattr(Lake, "append", killed)
         with pytest.raises(Killed):
             fetch_captures(workspace, NEW, [SITE])
     again = workspace_of(bucket[0], tmp_path)
@@ -75,16 +71,6 @@ def test_a_kill_behind_the_note_of_healed_bytes_hides_no_loss(
     assert (why.kind, why.n) == (ReasonKind.LOST_BYTES, again.lake.read("records").num_rows)
     fetch_captures(again, NEW, [SITE])
     assert plan_crawl(again, NEW, [SITE]).plan.reasons_for(FETCH) == {}
-
-
-def test_pages_that_are_to_be_made_again_are_made_in_all_tables(bucket: Bucket, tmp_path: Path) -> None:
-    workspace = harvested(bucket[0], tmp_path)
-    extract(workspace, SITE)
-    before = {table: workspace.lake.version(table) for table in PARSE.tables}
-    PARSE.invalidate(workspace.lake, [Slice(NEW, SITE)])
-    assert parse_records(workspace, NEW, [SITE]).fresh_slices == 1
-    # a commit that forgets, and one of rows
-    assert {table: workspace.lake.version(table) - then for table, then in before.items()} == dict.fromkeys(before, 2)
 
 
 def test_pages_of_a_target_that_has_other_subsets_alone_are_no_error(bucket: Bucket, tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.lake import slice as slices
-from cc_pipeline.lake.digests import digest as contents
-from cc_pipeline.lake.content_digests import NOTHING
+from cc_pipeline.lake import files
+from cc_pipeline.lake.content_digests import NOTHING, combine_digests
 from cc_pipeline.lake.slice import FETCH, LOCATE, PAGE_TABLES, PARSE, VERSION, Slice, StageReport
+from cc_pipeline.lake.slices import invalidate_slices
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvested, workspace_of
 
@@ -52,11 +52,11 @@ def test_the_same_rows_have_the_same_version_whenever_and_wherever_they_are_made
     assert set(versions(reports, "absent.example").values()) == {NOTHING}
     # with nothing to do
     with monkeypatch.context() as patch:
-        patch.setattr(slices, "compute_content_digests", None)  # no rows are looked at for it
+        patch.setattr(files, "compute_content_digests", None)  # no rows are looked at for it
         assert versions(again(home, SITE), SITE) == mine
     # made again
     for stage in (LOCATE, FETCH, PARSE):
-        stage.invalidate(home.lake, [Slice(NEW, SITE)])
+        invalidate_slices(home.lake, stage, [Slice(NEW, SITE)])
     reports = again(home, SITE)
     assert [report.fresh_slices for report in reports] == [1, 1, 1]
     assert versions(reports, SITE) == mine
@@ -82,4 +82,4 @@ def test_a_divided_set_has_the_version_of_its_rows_however_it_is_divided(
     assert few == many
     lone = extract(home, *domains)
     for table in TABLES:
-        assert contents.combine_digests(versions(lone, slug)[table] for slug in domains) == few[table], table
+        assert combine_digests(versions(lone, slug)[table] for slug in domains) == few[table], table

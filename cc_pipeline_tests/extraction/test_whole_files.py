@@ -14,8 +14,7 @@ import pytest
 from cc_pipeline.documents.document2012.json import metadata_json
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.whole_files import read_sources
-from cc_pipeline.lake.slice import Slice
-from cc_pipeline.publish.publish import find_partial_slices, publish_warehouse
+from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.workspace.source_files import MAX_FAULT_ROWS, SourceFile, identify, read_source_files, register
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.written_whole import DOCUMENT, sequencefile
@@ -200,19 +199,6 @@ def test_texts_without_a_place_are_all_published(workspace: Workspace, tmp_path:
         pairs = [(f"http://{name}.com/{number}", "text") for number in range(3)]
         read(workspace, sequencefile(tmp_path / f"textData-{name}", pairs))
     assert published(workspace, "SELECT count(*), count(DISTINCT url) FROM page_text") == [[(6, 6)]]
-
-
-def test_an_interrupted_reading_is_held_back_until_it_is_done_again(workspace: Workspace, tmp_path: Path) -> None:
-    path = sequencefile(tmp_path / "metadata-00000", [("http://a.com/", json.dumps(DOCUMENT))])
-    file = read(workspace, path)
-    empty = workspace.lake.specs["page_links"].schema.empty_table()
-    where = [{"crawl": file.crawl, "target": file.slug}]
-    workspace.lake.commit("page_links", empty, where, {f"source:{file.slug}": "abc"})
-    assert find_partial_slices(workspace) == [Slice(file.crawl, file.slug)]
-    assert published(workspace, "SELECT count(*) FROM page_metadata") == [[(0,)]]
-    assert read_sources(workspace, [file.slug]).fresh_slices == 1
-    assert find_partial_slices(workspace) == []
-    assert published(workspace, "SELECT count(*) FROM page_metadata") == [[(1,)]]
 
 
 def test_documents_read_back_give_the_same_metadata(workspace: Workspace, tmp_path: Path) -> None:

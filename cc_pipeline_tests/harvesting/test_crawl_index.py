@@ -24,6 +24,7 @@ from cc_pipeline.harvesting.crawl_index import (
 from cc_pipeline.harvesting.crawls import commit_crawls, crawls_are_listed
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.lake.slice import HARVEST, Slice
+from cc_pipeline.lake.slices import invalidate_slices
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import (
     ARC,
@@ -172,7 +173,7 @@ def test_what_a_harvest_would_change_is_known_without_one(bucket: Bucket, tmp_pa
         assert not is_harvested(workspace, crawl)
         harvest(workspace, crawl)
         assert is_harvested(workspace, crawl)
-    HARVEST.invalidate(workspace.lake, [Slice(NEW)])
+    invalidate_slices(workspace.lake, HARVEST, [Slice(NEW)])
     assert not is_harvested(workspace, NEW)
     harvest(workspace, NEW)
     assert is_harvested(workspace, NEW)

@@ -17,7 +17,7 @@ from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.lake.slice import LOCATE, Slice
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import ARC, NEW, Bucket, due, extract, harvest, harvested, workspace_of
+from cc_pipeline_tests.world import ARC, NEW, Bucket, due, extract, harvest, harvested, notes_of, workspace_of
 
 SITE = "example.com"
 HOLE = Rule("404", key="*subset=warc/part-00000*", times=None)
@@ -40,7 +40,7 @@ def truth_of(bucket: Bucket) -> set[tuple[str, int]]:
 
 
 def row_of(workspace: Workspace) -> dict[str, object]:
-    (row,) = workspace.lake.read("lookups", {"crawl": NEW}).to_pylist()
+    (row,) = notes_of(workspace, LOCATE, {"crawl": NEW})
     return row
 
 
@@ -72,7 +72,7 @@ def test_without_another_index_it_is_an_error_that_names_the_files(
     with pytest.raises(IndexIncomplete, match=rf"1 of 2 index files of {NEW} warc.*part-00000.*not_found") as refused:
         extract(workspace, SITE)
     assert "--allow-gaps" in refused.value.advice
-    assert workspace.lake.read("lookups").num_rows == workspace.lake.read("captures").num_rows == 0
+    assert notes_of(workspace, LOCATE) == workspace.lake.read("captures").to_pylist() == []
 
 
 @pytest.mark.parametrize(

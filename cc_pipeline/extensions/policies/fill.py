@@ -114,7 +114,7 @@ def _fill(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport
     for number, slices in enumerate(split_into_commits(sorted(stale))):
         progress.report("policies", number, None, crawl)
         replaced = {slice_: stored[slice_] for slice_ in slices if slice_ in stored}
-        expected = {(slice_, FETCH.label): rows[slice_, FETCH.label].content for slice_ in slices}
+        expected = {(slice_, FETCH.label): rows[slice_, FETCH.label] for slice_ in slices}
         base = Base({slice_: epochs[slice_] for slice_ in slices}, replaced, expected)
         with workspace.scratch_folder("policies") as folder:
             batches = (
