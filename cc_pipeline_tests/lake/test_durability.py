@@ -111,8 +111,9 @@ class Disk:
         """What ``entry`` names is on disk before it, and so is it itself by now."""
         table = entry.parent.parent
         for line in entry.read_text().splitlines():
-            if path := json.loads(line).get("add", {}).get("path"):
-                file = table / path
+            path = json.loads(line).get("add", {}).get("path")
+            # a file that was superseded meanwhile may be deleted
+            if path and (file := table / path).exists():
                 assert self.when(file, lambda there: entry not in there), f"{path} was not synced before its entry"
                 assert self.when(file.parent, lambda there: entry not in there), f"nor was the folder of {path}"
         [*_, at] = self.when(entry, lambda there: entry in there) or [None]
@@ -261,7 +262,7 @@ def test_who_writes_to_a_log_says_what_the_library_does_then() -> None:
             if isinstance(node, ast.Call) and {(name := ast.unparse(node.func)), name.rpartition(".")[2]} & writers:
                 assert "post_commithook_properties" in [one.arg for one in node.keywords], f"{path}:{node.lineno}"
                 found += 1
-    assert found == 4
+    assert found == 3
 
 
 def test_on_macos_the_cache_of_the_disk_is_written_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
