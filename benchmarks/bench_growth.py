@@ -73,7 +73,7 @@ def bench_rows(bench: Bench) -> None:
     tell = _Telling(bench.report, "rows", young, grown, _shown(SIZES.rows))
     tell.ratio("pages", 1.2)
     tell.more("pages", 100)
-    tell.value("replaced_s", 1.5 + median(young["replaced_s"]), "s", "a table, the slowest; 1.5 s more than young")
+    tell.value("replaced_s", 1.5 + median(young["replaced_s"]), "s", "the slowest stage; 1.5 s more than young")
     tell.more("replaced", 400)
     tell.answers()
     tell.files(_opened(bench, SIZES.rows))

@@ -2,8 +2,8 @@
 A program of its own, because memory is measured.
 
 Rows are those of one extracted domain, again and again under other targets, so they have real sizes. ``--bulk`` puts
-many slices into a commit, where a run commits each by itself: rows, digests and all answers are the same, and the
-files lie as maintenance leaves them.
+many slices into a commit, where a run commits each by itself: rows and all answers are the same, and the files lie as
+maintenance leaves them. The last slices are committed one by one, as runs leave them until the next merge.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import resource
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,15 +29,16 @@ from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.harvesting.crawl_index import commit_manifest, commit_row_groups, harvest_footers
-from cc_pipeline.lake.content_digests import compute_input_digest
-from cc_pipeline.lake.digests.folding import fold
-from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage, content_name
+from cc_pipeline.lake.compaction import Bounds, compact
+from cc_pipeline.lake.files import write_rows
+from cc_pipeline.lake.live_rows import find_live_rows
+from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage, slices_of
+from cc_pipeline.lake.slices import SLICES, commit_written, draw_generations, read_base, read_slice_rows
 from cc_pipeline.maintenance.maintain import run_maintenance
 from cc_pipeline.publish.publish import find_publication_lag, publish_warehouse
 from cc_pipeline.settings import load_settings
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import DEMO
-from cc_pipeline.workspace.miscounts import find_changed_miscounts, find_new_miscounts
 from cc_pipeline.workspace.workspace import Workspace, open_lake
 
 CRAWL = "CC-MAIN-2024-22"
@@ -49,8 +50,10 @@ PAGE_SHARE = 20
 _BULK_ROWS, _BULK_SLICES = 200_000, 500
 #: Crawls over which slices of a row each are spread.
 _MANY_CRAWLS = 100
-#: Folders of a table with what its log says.
-_LOGS = ("_delta_log", "_folded")
+#: Slices that are committed one by one at the end: three stages make a hundred commits that nothing has merged.
+_UNMERGED_SLICES = 33
+#: Commits after which ``slices`` is merged, as publications do it.
+_MERGED_COMMITS = 32
 _FEW_CAPTURES = 4
 
 
@@ -78,48 +81,105 @@ def grow(workspace: Workspace, slices: int, rows: int, page_rows: int, bulk: boo
     ``records``, of ``page_rows`` in each of the page tables."""
     harvest(workspace)
     extract(workspace, parse_target(TEMPLATE))
+    slugs = _register(workspace, slices)
+    lake, last = workspace.lake, _count_unmerged(slices)
+    templates = {table: _read_template(workspace, table) for stage in STAGES for table in stage.tables}
+
+    def commit(stage: Stage, some: list[str]) -> None:
+        each = page_rows if stage is PARSE else rows
+        data = {
+            table: pa.concat_tables([grown_rows(templates[table], slug, each) for slug in some])
+            for table in stage.tables
+        }
+        commit_rows(workspace, stage, slices_of(CRAWL, some), data)
+
+    for stage in STAGES:
+        each = page_rows if stage is PARSE else rows
+        for number, some in enumerate(_together(slugs[:-last] if last else slugs, each, bulk), 1):
+            commit(stage, some)
+            if number % _MERGED_COMMITS == 0:
+                compact(lake, SLICES.name, Bounds())
+    if bulk:
+        _merge(workspace)
+    for slug in slugs[-last:] if last else []:
+        for stage in STAGES:
+            commit(stage, [slug])
+
+
+def _register(workspace: Workspace, slices: int) -> list[str]:
     targets = [parse_target(slug_of(number)) for number in range(slices)]
     workspace.register_targets(targets)
-    lake = workspace.lake
-    for stage in STAGES:
-        for table in stage.tables:
-            template = _ordered(lake.read(table, {"crawl": CRAWL, "target": TEMPLATE}))
-            each = page_rows if stage is PARSE else rows
-            for slugs in _together([target.slug for target in targets], each, bulk):
-                data = pa.concat_tables([grown_rows(template, slug, each) for slug in slugs])
-                wanted = [Slice(CRAWL, slug) for slug in slugs]
-                digests = {
-                    stage.digest_name(slice_): compute_input_digest({"grown": slice_.target}) for slice_ in wanted
-                }
-                lake.commit(table, data, [slice_.where for slice_ in wanted], digests)
+    return [target.slug for target in targets]
+
+
+def _read_template(workspace: Workspace, table: str) -> pa.Table:
+    return _ordered(workspace.lake.read(table, {"crawl": CRAWL, "target": TEMPLATE}))
+
+
+def _count_unmerged(slices: int) -> int:
+    """How many of ``slices`` are committed one by one at the end."""
+    return min(_UNMERGED_SLICES, slices // 10)
+
+
+def _merge(workspace: Workspace) -> None:
+    """Merges all files of each table and crawl, as maintenance does of many."""
+    for table in workspace.lake.specs:
+        compact(workspace.lake, table, Bounds(max_small_files=1))
+
+
+def commit_rows(
+    workspace: Workspace,
+    stage: Stage,
+    slices: list[Slice],
+    data: Mapping[str, pa.Table],
+    inputs: Mapping[Slice, Mapping[str, str]] | None = None,
+    notes: Mapping[Slice, Mapping[str, object]] | None = None,
+) -> dict[Slice, str]:
+    """Commits ``slices`` of one crawl with their rows by table; by default with inputs of no run and the note of the
+    template. Returns the digest of the content of each."""
+    lake, crawl, generations = workspace.lake, slices[0].crawl, draw_generations(slices)
+    if notes is None:
+        template = Slice(CRAWL, TEMPLATE)
+        note = read_slice_rows(lake, [template], (stage,))[template, stage.label].note
+        notes = dict.fromkeys(slices, note)
+    by_target = {slice_.target: generation for slice_, generation in generations.items()}
+    written = {table: write_rows(lake, table, crawl, data[table].to_batches(), by_target) for table in stage.tables}
+    inputs = inputs or {slice_: {"grown": slice_.target} for slice_ in slices}
+    rows = commit_written(lake, stage, inputs, written, generations, read_base(lake, stage, slices), notes=notes)
+    return {row.slice_: row.content for row in rows}
 
 
 def grow_many(workspace: Workspace, slices: int) -> None:
     """A harvested home with the template's pages, and ``slices`` more slices of a row each, of targets in up to 100
-    crawls. All of a crawl are in one commit, and digests are folded, as maintenance leaves them."""
+    crawls. All of a crawl are in one commit, but the last."""
     harvest(workspace)
     extract(workspace, parse_target(TEMPLATE))
     crawls = min(_MANY_CRAWLS, max(1, slices // 10))
-    targets = [parse_target(slug_of(number)) for number in range(slices // crawls)]
-    workspace.register_targets(targets)
-    slugs = [target.slug for target in targets]
-    for stage in STAGES:
-        for table in stage.tables:
-            row = workspace.lake.read(table, {"crawl": CRAWL, "target": TEMPLATE}).slice(0, 1)
-            for number in range(crawls):
-                _append(workspace, stage, table, row, [Slice(_crawl(number), slug) for slug in slugs])
-            handle = workspace.lake.open(workspace.lake.specs[table])
-            assert handle is not None
-            handle.create_checkpoint()
-            fold(workspace.lake, table)
+    slugs = _register(workspace, slices // crawls)
+    last = _count_unmerged(len(slugs))
+    templates = {table: _read_template(workspace, table).slice(0, 1) for stage in STAGES for table in stage.tables}
+
+    def commit(stage: Stage, some: list[Slice]) -> None:
+        commit_rows(workspace, stage, some, {table: repeat_row(templates[table], some) for table in stage.tables})
+
+    for number in range(crawls):
+        kept = slugs[:-last] if last and not number else slugs
+        for stage in STAGES:
+            commit(stage, slices_of(_crawl(number), kept))
+    _merge(workspace)
+    for slug in slugs[-last:] if last else []:
+        for stage in STAGES:
+            commit(stage, [Slice(CRAWL, slug)])
+    for table in workspace.lake.specs:
+        workspace.lake.prepare(table).create_checkpoint()
 
 
 def _crawl(number: int) -> str:
     return CRAWL if not number else f"CC-MAIN-{2030 + number // 50}-{number % 50 + 1:02}"
 
 
-def _append(workspace: Workspace, stage: Stage, table: str, row: pa.Table, slices: list[Slice]) -> None:
-    """Commits ``row`` for each of ``slices`` of one crawl, none of which is there, with the digests of a stage."""
+def repeat_row(row: pa.Table, slices: list[Slice]) -> pa.Table:
+    """``row`` for each of ``slices`` of one crawl."""
     count = len(slices)
     whole = row.take(pa.array([0] * count))
     names = {"crawl": [slices[0].crawl] * count, "target": [one.target for one in slices]}
@@ -129,9 +189,7 @@ def _append(workspace: Workspace, stage: Stage, table: str, row: pa.Table, slice
         if place >= 0:
             field = whole.schema.field(place)
             whole = whole.set_column(place, field, pa.array(values, field.type))
-    digests = {stage.digest_name(one): compute_input_digest({"grown": one.target}) for one in slices}
-    digests |= {content_name(one): compute_input_digest({"rows": one.target}) for one in slices}
-    workspace.lake.commit(table, whole, [one.where for one in slices], digests)
+    return whole
 
 
 def _ordered(rows: pa.Table) -> pa.Table:
@@ -167,17 +225,14 @@ def grown_rows(template: pa.Table, slug: str, rows: int) -> pa.Table:
 
 
 def replace_slice(workspace: Workspace) -> dict[str, float]:
-    """A grown slice committed again in each of its tables: seconds of the slowest, and this process's peak in MB."""
+    """A grown slice committed again by each stage: seconds of the slowest, and this process's peak in MB."""
     taken = []
+    slug = slug_of(0)
     for stage in STAGES:
-        for table in stage.tables:
-            slice_ = Slice(CRAWL, slug_of(0))
-            template = workspace.lake.read(table, {"crawl": CRAWL, "target": TEMPLATE})
-            here = grown_rows(template, slice_.target, 1_000)
-            digests = {stage.digest_name(slice_): compute_input_digest({"again": slice_.target})}
-            started = time.perf_counter()
-            workspace.lake.commit(table, here, [slice_.where], digests)
-            taken.append(time.perf_counter() - started)
+        data = {table: grown_rows(_read_template(workspace, table), slug, 1_000) for table in stage.tables}
+        started = time.perf_counter()
+        commit_rows(workspace, stage, [Slice(CRAWL, slug)], data)
+        taken.append(time.perf_counter() - started)
     return {"replaced_s": max(taken), "replaced_mb": _peak()}
 
 
@@ -209,17 +264,20 @@ def again(workspace: Workspace) -> dict[str, float]:
 
 
 def opened(workspace: Workspace) -> dict[str, float]:
-    """Seconds until a home is open: that of each table's log, and of the look for slices with other rows than were
-    committed, when nothing was committed since the last one. MB of all logs, folded digests among them."""
+    """Seconds until a home is open: that of each table's log, and of the count of what counts in all tables, when
+    their files were counted before. MB of all logs."""
     found: dict[str, float] = {}
-    lake = workspace.lake
-    find_changed_miscounts(workspace.settings, lake)
-    with_logs = [Path(lake.address(table)) for table in lake.specs]
-    files = [file for table in with_logs for folder in _LOGS for file in (table / folder).rglob("*")]
-    _timed(found, "counts", lambda: find_new_miscounts(workspace.settings, lake))
+    lake, cache = workspace.lake, workspace.settings.cache_path / "generations"
+
+    def count() -> None:
+        find_live_rows(lake, [lake.pin(table) for table in lake.specs], cache)
+
+    count()
+    logs = [file for table in lake.specs for file in Path(lake.address(table), "_delta_log").rglob("*")]
+    _timed(found, "counts", count)
     fresh = open_lake(workspace.settings)
     _timed(found, "opened", lambda: [fresh.version(table) for table in fresh.specs])
-    return found | {"logs_mb": sum(file.stat().st_size for file in files if file.is_file()) / 1e6}
+    return found | {"logs_mb": sum(file.stat().st_size for file in logs if file.is_file()) / 1e6}
 
 
 def durable(bucket: Path, home: Path, pairs: int) -> dict[str, list[float]]:

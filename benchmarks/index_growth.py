@@ -24,6 +24,7 @@ from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.harvesting.catalog import open_catalog
 from cc_pipeline.index.catalog.catalog import Catalog
 from cc_pipeline.lake.slice import HARVEST, Slice
+from cc_pipeline.lake.slices import commit_stage, read_slice_rows
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import Workspace, open_lake
 from cc_pipeline_tests.peak import own_peak
@@ -62,7 +63,8 @@ def bench_catalog(report: Report, folder: Path, crawls: int | None = None) -> No
 
 def _added(home: Path, shape: Shape, number: int) -> dict[str, float]:
     """``seconds``, ``user`` seconds and ``peak`` MB of adding a crawl; nothing for one that is there."""
-    if Slice(crawl_name(number)) in HARVEST.list_slices(open_home(home).lake):
+    slice_ = Slice(crawl_name(number))
+    if read_slice_rows(open_home(home).lake, [slice_], (HARVEST,)):
         return {}
     arguments = [sys.executable, "-m", "benchmarks.index_growth", str(home), str(shape.crawls), str(number)]
     done = subprocess.run(arguments, stdout=subprocess.PIPE, text=True, check=True)
@@ -117,9 +119,9 @@ def main() -> None:
     home, crawls, number = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     workspace, tables = open_home(home), crawl_tables(Shape(crawls=crawls, subsets=SUBSETS), number)
     slice_ = Slice(crawl_name(number))
-    input_digest = {slice_: HARVEST.digest(number=number)}
+    inputs = {slice_: {"number": str(number)}}
     started, before = time.perf_counter(), os.times()
-    HARVEST.commit(workspace.lake, input_digest, {"row_groups": tables.packed()})
+    commit_stage(workspace.lake, HARVEST, inputs, {"row_groups": tables.packed().to_batches()})
     spent, seconds = os.times(), time.perf_counter() - started
     print(json.dumps({"seconds": seconds, "user": spent.user - before.user, "peak": own_peak() / 1024}))
 

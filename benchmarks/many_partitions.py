@@ -10,19 +10,18 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
 import pyarrow as pa
 
-from benchmarks.growth_home import CRAWL, TEMPLATE, extract, grown_rows, harvest
+from benchmarks.growth_home import CRAWL, STAGES, TEMPLATE, commit_rows, extract, harvest, repeat_row
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.partitions import partition_key
 from cc_pipeline.defs.partitions_in_flight import EXTRACTED
-from cc_pipeline.extraction.plan import fetch_input_digest, locate_input_digest, options_of, parse_input_digest
-from cc_pipeline.extraction.slice_state import read_slice_states
-from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage, write_notes
+from cc_pipeline.extraction.plan import build_fetch_input, build_locate_input, build_parse_input, options_of
+from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage
+from cc_pipeline.lake.slices import read_slice_rows
 from cc_pipeline.workspace.workspace import Workspace
 
 _INDEX = "grown"
@@ -35,10 +34,11 @@ def fill(workspace: Workspace, instance: dg.DagsterInstance, crawls: Sequence[st
     targets = [parse_target(domain) for domain in domains]
     workspace.register_targets(targets)
     versions = {target.slug: target.version for target in targets}
-    of = {table: _one(workspace, table) for stage in (LOCATE, FETCH, PARSE) for table in stage.tables}
-    notes = {table: _one(workspace, table).to_pylist()[0] for table in ("lookups", "fetches")}
+    templates = {table: _one(workspace, table) for stage in STAGES for table in stage.tables}
+    rows = read_slice_rows(workspace.lake, [Slice(CRAWL, TEMPLATE)], (LOCATE, FETCH))
+    notes = {label: dict(row.note) for (_, label), row in rows.items()}
     for crawl in crawls:
-        _fill_crawl(workspace, {Slice(crawl, slug): version for slug, version in versions.items()}, of, notes)
+        _fill_crawl(workspace, {Slice(crawl, slug): version for slug, version in versions.items()}, templates, notes)
     instance.add_dynamic_partitions("crawl", list(crawls))
     for at in range(0, len(domains), 500):
         instance.add_dynamic_partitions("target", list(domains[at : at + 500]))
@@ -52,51 +52,35 @@ def _one(workspace: Workspace, table: str) -> pa.Table:
 def _fill_crawl(
     workspace: Workspace,
     wanted: Mapping[Slice, str],
-    of: Mapping[str, pa.Table],
+    templates: Mapping[str, pa.Table],
     notes: Mapping[str, dict[str, object]],
 ) -> None:
-    lake, options, now = workspace.lake, options_of(workspace.settings), datetime.now(UTC)
-    [crawl] = {slice_.crawl for slice_ in wanted}
+    """Commits the stages of slices of one crawl, whose ``wanted`` are the versions of their targets' definitions."""
+    options, slices = options_of(workspace.settings), [*wanted]
 
-    def commit(stage: Stage, input_digest: Mapping[Slice, str]) -> dict[Slice, str]:
-        rows = {table: _rows(of[table], crawl, [slice_.target for slice_ in wanted]) for table in stage.tables}
-        stage.commit(lake, input_digest, rows)
-        stands = read_slice_states(workspace, [*wanted], (stage,), check_stored_files=False)
-        return {
-            slice_: made.content_digest
-            for slice_, one in stands.items()
-            if (made := one.stage_state(stage)) is not None
-        }
+    def commit(
+        stage: Stage, inputs: Mapping[Slice, Mapping[str, str]], of_stage: Mapping[Slice, dict[str, object]]
+    ) -> dict[Slice, str]:
+        data = {table: repeat_row(templates[table], slices) for table in stage.tables}
+        return commit_rows(workspace, stage, slices, data, inputs, of_stage)
 
-    located = {s: locate_input_digest(crawl, version, "parquet", _INDEX) for s, version in wanted.items()}
-    lookups = {
-        s: notes["lookups"]
-        | {
-            "input_digest": located[s],
-            "definition": version,
-            "index_version": _INDEX,
-            "captures": 1,
-            "looked_up_at": now,
-        }
-        for s, version in wanted.items()
+    located = {
+        slice_: notes[LOCATE.label] | {"definition": version, "index_version": _INDEX, "captures": 1}
+        for slice_, version in wanted.items()
     }
-    write_notes(lake, "lookups", lookups, ignored_column="looked_up_at")
-    fetched = {s: fetch_input_digest(says, options.digest_policy) for s, says in commit(LOCATE, located).items()}
-    outcome = {"planned": 1, "fetched": 1, "missing": 0, "quarantined": 0, "pending": 0, "retries_exhausted": 0}
-    fetches = {
-        s: notes["fetches"] | outcome | {"input_digest": made, "last_attempt_at": now} for s, made in fetched.items()
-    }
-    write_notes(lake, "fetches", fetches, ignored_column="last_attempt_at")
-    records = commit(FETCH, fetched)
-    how = (options.parser, options.extractor, options.markdown)
-    commit(PARSE, {s: parse_input_digest(says, *how) for s, says in records.items()})
-
-
-def _rows(template: pa.Table, crawl: str, slugs: Sequence[str]) -> pa.Table:
-    rows = pa.concat_tables([grown_rows(template, slug, 1) for slug in slugs])
-    place = rows.schema.get_field_index("crawl")
-    field = rows.schema.field(place)
-    return rows.set_column(place, field, pa.repeat(pa.scalar(crawl, field.type), rows.num_rows))
+    captures = commit(
+        LOCATE,
+        {slice_: build_locate_input(version, "parquet", _INDEX) for slice_, version in wanted.items()},
+        located,
+    )
+    counts: dict[str, object] = {"planned": 1, "fetched": 1, "missing": 0, "quarantined": 0, "pending": 0}
+    fetched = notes[FETCH.label] | counts | {"retries_exhausted": 0}
+    records = commit(
+        FETCH,
+        {slice_: build_fetch_input(content, options.digest_policy) for slice_, content in captures.items()},
+        dict.fromkeys(slices, fetched),
+    )
+    commit(PARSE, {slice_: build_parse_input(content, options) for slice_, content in records.items()}, {})
 
 
 def record(instance: dg.DagsterInstance, folder: Path, crawls: Sequence[str], domains: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,15 +21,15 @@ from cc_pipeline.api.user_input import (
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.export.format import RecordFormat, RowFormat, Written
 from cc_pipeline.export.formats import FORMATS
+from cc_pipeline.lake.slice import LOCATE
 from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from cc_pipeline.commoncrawl.target import Target
+    from cc_pipeline.export.stored_state import StoredState
     from cc_pipeline.export.table_files import Selection
-    from cc_pipeline.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -168,6 +168,7 @@ def _export_rows(
     from cc_pipeline.export.format import RowsRequest
     from cc_pipeline.export.formulas import GUARDED
     from cc_pipeline.export.provenance import gather_provenance
+    from cc_pipeline.export.stored_state import read_published_state
     from cc_pipeline.workspace.workspace import open_workspace
 
     targets = chosen_targets(domains)
@@ -192,8 +193,8 @@ def _export_rows(
             provenance = provenance_of(folder, filters)
         else:
             with open_workspace(settings) as workspace:
-                provenance = gather_provenance(workspace, targets, crawl_ids(crawls), filters)
-            provenance = replace(provenance, published=table_files.published_at(connection))
+                state = read_published_state(connection, targets, crawl_ids(crawls))
+                provenance = gather_provenance(workspace, state, crawl_ids(crawls), filters)
         request = RowsRequest(connection, selections, format_name, out, card, provenance, guarded)
         written = row_format.write(request)
     if not any(rows for _, rows, *_ in written.rows):
@@ -215,7 +216,7 @@ def _export_records(
     from cc_pipeline.export.cards import DatasetDescription
     from cc_pipeline.export.format import RecordsRequest
     from cc_pipeline.export.provenance import gather_provenance
-    from cc_pipeline.export.wacz_export import find_crawls
+    from cc_pipeline.export.stored_state import read_lake_state
     from cc_pipeline.workspace.workspace import open_workspace
 
     targets = chosen_targets(domains)
@@ -225,12 +226,13 @@ def _export_records(
             "Run the target first: cc-pipeline run … --crawl …",
         )
     with open_workspace(settings) as workspace, get_reporter().bars():
-        chosen_crawls = crawl_ids(crawls) or find_crawls(workspace, "records", targets)
+        state = read_lake_state(workspace, targets, crawl_ids(crawls))
+        chosen_crawls = crawl_ids(crawls) or sorted(state.count_rows("records"), reverse=True)
         if not chosen_crawls:
-            raise _no_records(workspace, targets, domains)
+            raise _no_records(state, domains)
         card = DatasetDescription(f"{out.name}: records of Common Crawl", attribution.creator, attribution.url)
-        provenance = gather_provenance(workspace, targets, chosen_crawls, [f"crawls: {', '.join(chosen_crawls)}"])
-        written = record_format.write(RecordsRequest(workspace, targets, chosen_crawls, out, card, provenance))
+        provenance = gather_provenance(workspace, state, chosen_crawls, [f"crawls: {', '.join(chosen_crawls)}"])
+        written = record_format.write(RecordsRequest(workspace, state, chosen_crawls, out, card, provenance))
     exported = _make_export(out, written)
     if written.incomplete is not None and not allow_missing:
         written.incomplete.report = exported
@@ -238,17 +240,15 @@ def _export_records(
     return exported
 
 
-def _no_records(workspace: Workspace, targets: Sequence[Target], domains: Sequence[str]) -> EnvironmentFault:
+def _no_records(state: StoredState, domains: Sequence[str]) -> EnvironmentFault:
     """The fault for targets without records in this home: not fetched, without captures, or never run."""
-    from cc_pipeline.export.wacz_export import find_crawls
-
     names = ", ".join(domains)
-    if located_crawls := find_crawls(workspace, "captures", targets):
+    if located_crawls := sorted(state.count_rows("captures"), reverse=True):
         return EnvironmentFault(
             f"the captures of {names} in {', '.join(located_crawls)} are located and not fetched yet",
             f"Run it again: cc-pipeline run {domains[0]} --crawl {located_crawls[0]}",
         )
-    if crawls := find_crawls(workspace, "lookups", targets):
+    if crawls := sorted({row.slice_.crawl for row in state.slice_rows if row.stage == LOCATE.label}, reverse=True):
         return EnvironmentFault(
             f"{', '.join(crawls)} has no captures of {names}, so there are no records to export",
             f"Run it for another crawl: cc-pipeline run {domains[0]} --crawl …",

@@ -52,17 +52,15 @@ _MAX_FAILURES_IN_A_ROW = 5
 @dataclass(frozen=True, slots=True)
 class Part:
     """The result of a run in some of its crawls: changes by slice, in the order of the crawls. ``forgotten`` are the
-    slugs of new targets without any capture, which are not kept. ``notes`` are lines for a person. ``is_withheld``:
-    some slices were not published. ``position`` is the number of this part and how many parts the run has; several
-    parts get a summary at the end. ``unsearched`` are crawls without an index: a part with these has nothing else but
-    its note."""
+    slugs of new targets without any capture, which are not kept. ``notes`` are lines for a person. ``position`` is the
+    number of this part and how many parts the run has; several parts get a summary at the end. ``unsearched`` are
+    crawls without an index: a part with these has nothing else but its note."""
 
     settings: Settings
     targets: tuple[Target, ...]
     changes: Mapping[Slice, PartitionChange]
     forgotten: frozenset[str]
     notes: tuple[str, ...]
-    is_withheld: bool = False
     position: tuple[int, int] = (1, 1)
     seconds: float = 0.0
     unsearched: tuple[str, ...] = ()
@@ -181,7 +179,8 @@ def _find_unsearchable(settings: Settings, crawls: Sequence[str]) -> tuple[str, 
     ``NoIndex`` if these are all."""
     from cc_pipeline.api.lookups import NoIndex, find_index_sources
     from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-    from cc_pipeline.lake.streaming import count_rows
+    from cc_pipeline.lake.slice import LOCATE
+    from cc_pipeline.lake.slices import list_slices
     from cc_pipeline.workspace.workspace import open_workspace
 
     faults: dict[str, NoIndex] = {}
@@ -192,7 +191,7 @@ def _find_unsearchable(settings: Settings, crawls: Sequence[str]) -> tuple[str, 
         for crawl in arc_crawls:
             try:
                 # a target that was located before is not looked up again
-                if not count_rows(workspace.lake, "lookups", {"crawl": crawl}):
+                if not list_slices(workspace.lake, LOCATE, {"crawl": crawl}):
                     find_index_sources(workspace, crawl, settings.index)
             except NoIndex as fault:
                 faults[crawl] = fault
@@ -302,7 +301,6 @@ def _run_part(
     notes: list[str] = []
     changes: dict[Slice, PartitionChange] = {}
     forgotten: set[str] = set()
-    withheld: list[EnvironmentFault] = []
 
     def collect_notes(
         workspace: Workspace, before: Sequence[CrawlPlan], after: Sequence[CrawlPlan], removed: Sequence[str]
@@ -311,7 +309,6 @@ def _run_part(
         from cc_pipeline.extraction.crawl_plan import compare_plans
 
         changes.update(compare_plans(before, after))
-        withheld.extend(_find_withheld(workspace, changes))
         priced.update(workspace.fetch_estimates)
         forgotten.update(removed)
         notes.extend(read_blocklist(workspace).describe_blocks(targets))
@@ -345,23 +342,10 @@ def _run_part(
         changes,
         frozenset(forgotten),
         tuple(notes),
-        bool(withheld),
         position=position,
         seconds=seconds,
     )
-    return part, trouble or next(iter(withheld), None)
-
-
-def _find_withheld(workspace: Workspace, slices: Collection[Slice]) -> list[EnvironmentFault]:
-    """Returns why some of the partitions of ``slices`` were not published; empty if all were."""
-    from cc_pipeline.checks.outputs import withheld_verdict
-    from cc_pipeline.checks.scope import key_of
-
-    if workspace.settings.publish == "none":
-        return []
-    verdict = withheld_verdict(workspace)
-    withheld_keys = {*map(key_of, slices)} & {*verdict.wrong}
-    return [EnvironmentFault(verdict.message, verdict.advice)] if withheld_keys else []
+    return part, trouble
 
 
 def materialize(
@@ -401,7 +385,6 @@ def materialize(
     from cc_pipeline.extraction.crawl_plan import plan_crawl, replan_with_new_indexes
     from cc_pipeline.extraction.index_choice import choose_indexes as ways_of
     from cc_pipeline.extraction.index_choice import explain_index_choices, find_unindexed_crawls
-    from cc_pipeline.workspace.miscounts import MAKE_AGAIN, describe_miscounts, find_new_miscounts
     from cc_pipeline.workspace.workspace import open_workspace
 
     slugs = [target.slug for target in targets]
@@ -420,9 +403,6 @@ def materialize(
         # a crawl that is in no list gets its row after it was found by its name; a wrong name is reported before
         # Dagster loads
         crawl_ids = resolve_crawls(workspace, crawls)
-        # the first read of the tables claims the home for its source, so the source has to answer before
-        for line in describe_miscounts(find_new_miscounts(settings, workspace.lake)):
-            get_reporter().note(f"{line}. {MAKE_AGAIN}")
         from cc_pipeline.defs.launcher import Launcher
 
         def plan_crawls() -> list[CrawlPlan]:
@@ -434,11 +414,9 @@ def materialize(
         launcher.add_targets(targets, crawl_ids)
         build_indexes(launcher, to_build)
         report_damage(workspace, to_build)
-        with workspace.lake.hold_versions():
-            before = now = plan_crawls()
-            if short_ways:
-                workspace.index_choices.update(ways_of(workspace, before, targets))
+        before = now = plan_crawls()
         if short_ways:
+            workspace.index_choices.update(ways_of(workspace, before, targets))
             for line in explain_index_choices(workspace.index_choices):
                 show_line(line)
         harvested: list[object] = []
@@ -474,16 +452,11 @@ def materialize(
                 raise
             trouble = error
         # without a run of this or another process, nothing has changed
-        if runs or trouble or launcher.has_waited:
-            with workspace.lake.hold_versions():
-                after = plan_crawls()
-        else:
-            after = now
+        after = plan_crawls() if runs or trouble or launcher.has_waited else now
         forgotten = _remove_empty_targets(launcher, workspace, after, *unfound) if unfound else []
-        with workspace.lake.hold_versions():
-            if not briefly or _is_publication_old(workspace):
-                run_step("cc.duckdb", launcher.publish_changes, is_notice=False, briefly=briefly)
-            afterwards(workspace, before, after, forgotten)
+        if not briefly or _is_publication_old(workspace):
+            run_step("cc.duckdb", launcher.publish_changes, is_notice=False, briefly=briefly)
+        afterwards(workspace, before, after, forgotten)
     return trouble
 
 

@@ -66,17 +66,18 @@ class Pace:
         return sum(self.seconds(target) for _, target in pairs)
 
 
-def estimate_pace(fetches: pa.Table, runs: Sequence[tuple[float, int]], rate: float | None) -> Pace:
-    """Computes the pace of a home. ``fetches`` is the table of that name, ``runs`` are seconds and partitions of ended
-    runs, ``rate`` is requests per second that the budget allows (``None``: no limit).
+def estimate_pace(records: pa.Table, runs: Sequence[tuple[float, int]], rate: float | None) -> Pace:
+    """Computes the pace of a home. ``records`` has the number of ``rows`` of each slice with its ``target``, ``runs``
+    are seconds and partitions of ended runs, ``rate`` is requests per second that the budget allows (``None``: no
+    limit).
 
     Runs measure everything together: requests, bytes, parsing, and this machine. Without runs each capture counts as
     one request, which is the maximum.
     """
     captures_by_target: dict[str, float] = defaultdict(float)
-    for row in fetches.group_by("target").aggregate([("planned", "mean")]).to_pylist():
+    for row in records.group_by("target").aggregate([("rows", "mean")]).to_pylist():
         # a large set has its captures in parts
-        captures_by_target[whole_slug(row["target"])] += row["planned_mean"]
+        captures_by_target[whole_slug(row["target"])] += row["rows_mean"]
     usual = sum(captures_by_target.values()) / len(captures_by_target) if captures_by_target else _DEFAULT_CAPTURES
     seconds, partitions = sum(run[0] for run in runs), sum(run[1] for run in runs)
     if partitions and captures_by_target:

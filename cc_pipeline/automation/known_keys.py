@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
 from cc_pipeline.automation import watch_list
-from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR
+from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, whole_slug
 from cc_pipeline.commoncrawl.target_text import parse_slug, set_slug
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.harvesting.crawls import crawls_found_by_name
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.slice import FETCH, HARVEST, LOCATE, MANIFEST, PARSE
-from cc_pipeline.maintenance.purge_plan import list_unfinished_purges
+from cc_pipeline.lake.slices import current_rows, read_purged
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The most targets that a message suggests.
@@ -32,22 +31,20 @@ class KnownKeys:
 
 
 def known_keys(workspace: Workspace) -> KnownKeys:
-    """Returns the targets that are defined, on the watch list or in any slice, and the crawls that are listed or have
-    data in the lake.
+    """Returns the targets that are defined or on the watch list, and the crawls that are listed or have data in the
+    lake.
 
     Raises ``UserInputError`` for a watch list with a wrong line, ``EnvironmentFault`` when the lake cannot be read.
     """
     lake = workspace.lake
-    slices = {slice_ for stage in (LOCATE, FETCH, PARSE) for slice_ in stage.list_slices(lake)}
     crawl_list = workspace.crawl_list
     crawl_ids, note = (
         {*(crawl.id for crawl in crawl_list.crawls), *crawls_found_by_name(workspace.settings)},
         crawl_list.note or "",
     )
-    harvested_crawls = {lake_slice.crawl for stage in (MANIFEST, HARVEST) for lake_slice in stage.list_slices(lake)}
-    domains = {*read_defined_slugs(lake), *(lake_slice.partition.target for lake_slice in slices)}
-    domains |= {target.slug for target in watch_list.read(workspace.settings.watch_list_path)}
-    crawls = {*crawl_ids, *harvested_crawls, *(lake_slice.crawl for lake_slice in slices)}
+    watched = watch_list.read(workspace.settings.watch_list_path)
+    domains = {*read_defined_slugs(lake), *(target.slug for target in watched)}
+    crawls = {*crawl_ids, *current_rows(lake)["crawl"].unique().to_pylist()}
     return KnownKeys(frozenset(domains), frozenset(crawls), note)
 
 
@@ -83,6 +80,6 @@ def find_target(text: str, known_slugs: Collection[str]) -> str:
     raise UserInputError(f"this home has no target {word!r}{reason}. {hint}")
 
 
-def find_unfinished_purges(workspace: Workspace) -> Mapping[str, str]:
-    """Returns the definitions of targets whose purge has begun and not ended, by slug. Raises ``EnvironmentFault``."""
-    return {note.slug: note.definition for note in list_unfinished_purges(workspace.place)}
+def find_unfinished_purges(workspace: Workspace) -> list[str]:
+    """Returns the slugs of purged targets whose rows are not all deleted. Raises ``EnvironmentFault``."""
+    return sorted({whole_slug(target) for target in read_purged(workspace.lake)["target"].to_pylist()})

@@ -19,6 +19,7 @@ from cc_pipeline.errors import disk_trouble
 from cc_pipeline.extraction.plan import Price, ReasonKind, SliceRequest, estimate_price, options_of, plan
 from cc_pipeline.extraction.slice_state import SliceState, read_slice_states
 from cc_pipeline.lake.slice import FETCH, PARSE, Slice
+from cc_pipeline.lake.slices import list_slices
 from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
@@ -52,15 +53,11 @@ def find_all_outdated(workspace: Workspace) -> dict[Slice, Price]:
     """Returns the same as :func:`find_outdated` for all parsed slices in the subsets of the settings, which are those
     that runs make. Raises ``EnvironmentFault``."""
     subsets = workspace.settings.subsets
-    with workspace.lake.hold_versions():
-        slices = [
-            parsed_slice
-            for parsed_slice in PARSE.list_slices(workspace.lake)
-            if parsed_slice.subset in subsets_in(parsed_slice.crawl, subsets)
-        ]
-        return find_outdated(
-            workspace.settings, read_slice_states(workspace, slices, (FETCH, PARSE), check_stored_files=False)
-        )
+    slices = [
+        slice_ for slice_ in list_slices(workspace.lake, PARSE) if slice_.subset in subsets_in(slice_.crawl, subsets)
+    ]
+    states = read_slice_states(workspace, slices, (FETCH, PARSE), check_stored_files=False)
+    return find_outdated(workspace.settings, states)
 
 
 def write_agreement(settings: Settings, *, yes: bool) -> None:

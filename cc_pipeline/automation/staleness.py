@@ -54,7 +54,7 @@ _AUTOMATIC_REASONS: Final = frozenset(
         ReasonKind.INDEX,
         ReasonKind.GAP_FILLED,
         ReasonKind.CAPTURES,
-        ReasonKind.PARTIALLY_COMMITTED,
+        ReasonKind.INCOMPLETE_ROWS,
     }
 )
 
@@ -127,17 +127,14 @@ def assess_staleness(
     Raises ``CcPipelineError`` as :func:`~cc_pipeline.extraction.crawl_plan.plan_crawl`.
     """
     settings = workspace.settings
-    with workspace.lake.hold_versions():
-        inputs = (list(crawls), list(slugs), *_read_inputs(workspace))
-        cached = _last_reports.get(settings.home)
-        if cached is not None and cached[0] == inputs and now < cached[1].until:
-            return cached[1]
-        is_large = len(crawls) * len(slugs) >= _PROCESS_THRESHOLD
-        report = (
-            _assess_in_process(settings, crawls, slugs, now)
-            if is_large
-            else _assess_crawls(workspace, crawls, slugs, now)
-        )
+    inputs = (list(crawls), list(slugs), *_read_inputs(workspace))
+    cached = _last_reports.get(settings.home)
+    if cached is not None and cached[0] == inputs and now < cached[1].until:
+        return cached[1]
+    is_large = len(crawls) * len(slugs) >= _PROCESS_THRESHOLD
+    report = (
+        _assess_in_process(settings, crawls, slugs, now) if is_large else _assess_crawls(workspace, crawls, slugs, now)
+    )
     report.until = min(report.until, now + _MAX_AGE)
     _last_reports[settings.home] = inputs, report
     return report
@@ -146,13 +143,8 @@ def assess_staleness(
 def _read_inputs(workspace: Workspace) -> tuple[object, ...]:
     """Returns everything that decides the plan of given slices, except the time."""
     lake, settings = workspace.lake, workspace.settings
-    handles = [lake.handle(spec) for spec in lake.specs.values()]
-    return (
-        settings,
-        options_of(settings),
-        read_blocklist(workspace).blocks,
-        [None if handle is None else handle.version() for handle in handles],
-    )
+    versions = [lake.version(spec.name) for spec in lake.specs.values() if spec.key]
+    return settings, options_of(settings), read_blocklist(workspace).blocks, versions
 
 
 def _assess_crawls(workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], now: datetime) -> StalenessReport:
@@ -242,7 +234,7 @@ def main() -> None:
     settings, crawls, slugs, now = pickle.load(sys.stdin.buffer)
     answer: StalenessReport | CcPipelineError
     try:
-        with open_workspace(settings) as workspace, workspace.lake.hold_versions():
+        with open_workspace(settings) as workspace:
             answer = _assess_crawls(workspace, crawls, slugs, now)
     except CcPipelineError as fault:
         answer = fault

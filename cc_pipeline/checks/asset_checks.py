@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from cc_pipeline.checks.check import Check, check, checks_in
 from cc_pipeline.checks.scope import CheckResult, Scope, abbreviate_keys, join_results, key_of
-from cc_pipeline.documents.schemas import SCHEMAS
 from cc_pipeline.progress import format_count, list_first
 
 if TYPE_CHECKING:
     from cc_pipeline.workspace.workspace import Workspace
 
-_PAGES: Final = tuple(SCHEMAS)
-_STAGES: Final = "cc_pipeline.lake.slice"
-_LIST_STAGE, _HARVEST_STAGE = f"{_STAGES}.LIST", f"{_STAGES}.HARVEST"
-_LOCATE_STAGE, _FETCH_STAGE, _PARSE_STAGE = f"{_STAGES}.LOCATE", f"{_STAGES}.FETCH", f"{_STAGES}.PARSE"
+#: Labels of stages (``lake/slice.py``, which is heavy).
+_INDEX_STAGES: Final = ("manifest", "row_groups")
+_EXTRACTION: Final = ("locate", "fetch", "parse")
 
 
 @check("crawls", step="crawl_list_checks")
@@ -56,13 +54,7 @@ def crawl_list_current(workspace: Workspace, _: Scope) -> CheckResult:
     )
 
 
-@check(
-    "index_manifest",
-    step="index_checks",
-    unit="crawl",
-    watched=("index_manifest", "row_groups"),
-    stages=(_LIST_STAGE, _HARVEST_STAGE),
-)
+@check("index_manifest", step="index_checks", unit="crawl", stages=_INDEX_STAGES)
 def as_the_catalog_expects(workspace: Workspace, scope: Scope) -> CheckResult:
     """Each path list has every file once, in its own crawl, and as many files as the catalog was built from."""
     from cc_pipeline.checks.tables import manifest_verdict
@@ -70,13 +62,7 @@ def as_the_catalog_expects(workspace: Workspace, scope: Scope) -> CheckResult:
     return manifest_verdict(workspace, scope)
 
 
-@check(
-    "index_footers",
-    step="index_checks",
-    unit="crawl",
-    watched=("index_manifest", "row_groups"),
-    stages=(_LIST_STAGE, _HARVEST_STAGE),
-)
+@check("index_footers", step="index_checks", unit="crawl", stages=_INDEX_STAGES)
 def every_footer_is_kept(workspace: Workspace, scope: Scope) -> CheckResult:
     """The home has a footer of each listed index file of the selected subsets."""
     from cc_pipeline.checks.tables import footers_verdict
@@ -93,9 +79,7 @@ def _make_index_check(name: str, description: str) -> Check:
         return index_verdict(workspace, name, scope)
 
     verdict.__doc__ = description
-    decorate = check(
-        "row_groups", step="index_checks", name=name, unit="crawl", watched=("row_groups",), stages=(_HARVEST_STAGE,)
-    )
+    decorate = check("row_groups", step="index_checks", name=name, unit="crawl", stages=("row_groups",))
     return decorate(verdict)
 
 
@@ -109,7 +93,7 @@ _INDEX_CHECKS: Final = (
 )
 
 
-@check("captures", step="extraction_checks", unit="partition", watched=("captures",), stages=(_LOCATE_STAGE,))
+@check("captures", step="extraction_checks", unit="partition", stages=("locate",))
 def locators_agree(workspace: Workspace, scope: Scope) -> CheckResult:
     """A second index has the same captures, in a sample of the partitions looked up last."""
     from cc_pipeline.checks.tables import locators_verdict
@@ -135,21 +119,16 @@ def index_complete(workspace: Workspace, _: Scope) -> CheckResult:
     return CheckResult("index_complete", "error", message, {"incomplete partitions": len(partial)})
 
 
-@check(
-    "records",
-    step="extraction_checks",
-    unit="partition",
-    watched=("captures", "records", *_PAGES, "lookups", "fetches"),
-    stages=(_LOCATE_STAGE, _FETCH_STAGE, _PARSE_STAGE),
-)
+@check("records", step="extraction_checks", unit="partition", stages=_EXTRACTION)
 def ledger_balances(workspace: Workspace, scope: Scope) -> CheckResult:
-    """In every partition: captures = records = planned, each once, and pages = records where they were parsed."""
+    """In every partition: captures = records = planned, pages = records where they were parsed, and each table has the
+    rows that were committed."""
     from cc_pipeline.checks.conservation import conservation_verdict
 
     return conservation_verdict(workspace, scope)
 
 
-@check("records", step="extraction_checks", unit="partition", watched=("records",), stages=(_FETCH_STAGE,))
+@check("records", step="extraction_checks", unit="partition", stages=("fetch",))
 def stored_files(workspace: Workspace, scope: Scope) -> CheckResult:
     """The files of stored records exist as long as their rows need them."""
     from cc_pipeline.lake.slice import Slice
@@ -191,7 +170,7 @@ no_failed_partitions: Final = Check(
 )
 
 
-@check("page_text", step="page_checks", unit="partition", watched=_PAGES, stages=(_PARSE_STAGE,))
+@check("page_text", step="page_checks", unit="partition", stages=("parse",))
 def texts_are_there(workspace: Workspace, scope: Scope) -> CheckResult:
     """Each HTML page has its text, and most of a partition's have a main text."""
     from cc_pipeline.checks.page_tables import texts_verdict
@@ -206,12 +185,13 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
     from cc_pipeline.commoncrawl.crawls import index_is_built
     from cc_pipeline.index.shards import folder_of
     from cc_pipeline.lake.slice import MANIFEST
+    from cc_pipeline.lake.slices import list_slices
     from cc_pipeline.lake.streaming import count_rows
     from cc_pipeline.workspace.source_files import MAX_FAULT_ROWS
 
     name, lake, metrics = "every_file_is_indexed", workspace.lake, Counter[str]()
     verdicts: list[CheckResult] = []
-    built_crawls = {list_slice.crawl for list_slice in MANIFEST.list_slices(lake) if index_is_built(list_slice.crawl)}
+    built_crawls = {slice_.crawl for slice_ in list_slices(lake, MANIFEST) if index_is_built(slice_.crawl)}
     for crawl in sorted(built_crawls if scope.crawls is None else built_crawls & scope.crawls):
         listed_paths = lake.read("index_manifest", {"crawl": crawl}, ["path"])["path"].to_pylist()
         indexed_paths = {index_file.key for index_file in workspace.place.listing(folder_of(crawl))}
@@ -239,7 +219,7 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
 
 @check("warehouse", step="warehouse_checks")
 def rows_as_in_the_lake(workspace: Workspace, scope: Scope) -> CheckResult:
-    """The published file shows as many rows as the lake has at the versions it names, and is not far behind."""
+    """The published file shows as many rows as count in the lake, and is not far behind."""
     from cc_pipeline.checks.outputs import published_verdict
 
     return published_verdict(workspace, scope)

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from cc_pipeline.checks.scope import CheckResult, Scope
-    from cc_pipeline.lake.slice import Stage
     from cc_pipeline.workspace.workspace import Workspace
 
     Verdict: TypeAlias = Callable[[Workspace, Scope], CheckResult]
@@ -25,11 +23,10 @@ Unit = Literal["partition", "crawl", "whole"]
 class Check:
     """A check of ``asset``, whose name has no prefix here. No other check of the asset has its ``name``.
 
-    ``unit`` is the kind of item that it examines. ``watched`` are the tables whose logs tell what changed, under the
-    digest names of ``stages``, which are locations of ``Stage`` values (``package.module.NAME``). Without them, an
-    evaluation outside of a run over partitions examines everything, so it must cost little. ``step`` is the step of
-    Dagster that evaluates it, together with the others of this name. Without a ``verdict``, the check reads the failed
-    partitions from Dagster's instance instead of the lake.
+    ``unit`` is the kind of item that it examines. ``stages`` are the labels of the stages whose commits it examines.
+    Without them, an evaluation outside of a run over partitions examines everything, so it must cost little. ``step``
+    is the step of Dagster that evaluates it, together with the others of this name. Without a ``verdict``, the check
+    reads the failed partitions from Dagster's instance instead of the lake.
     """
 
     asset: str
@@ -38,14 +35,7 @@ class Check:
     step: str
     verdict: Verdict | None
     unit: Unit = "whole"
-    watched: Sequence[str] = ()
     stages: Sequence[str] = ()
-
-    @property
-    def digests(self) -> list[Stage]:
-        """The values of ``stages``."""
-        split = (place.rpartition(".") for place in self.stages)
-        return [getattr(import_module(module), name) for module, _, name in split]
 
 
 def check(
@@ -54,7 +44,6 @@ def check(
     step: str,
     name: str = "",
     unit: Unit = "whole",
-    watched: Sequence[str] = (),
     stages: Sequence[str] = (),
 ) -> Callable[[Verdict], Check]:
     """Makes a :class:`Check` of a function. The function's name is the default for ``name``, its docstring is the
@@ -70,7 +59,6 @@ def check(
             step=step,
             verdict=verdict,
             unit=unit,
-            watched=watched,
             stages=stages,
         )
 

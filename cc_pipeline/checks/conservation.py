@@ -1,31 +1,28 @@
-"""Checks that no capture is lost or doubled between the tables: one check over all slices that have rows in any
-table."""
+"""Checks that no capture is lost or doubled between the tables: by the rows of ``slices``, and by the number of rows
+that are stored under each generation."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cc_pipeline.checks.scope import CheckResult, Scope, Severity, abbreviate_keys, key_of
 from cc_pipeline.extraction.plan import SliceRequest, options_of, plan
 from cc_pipeline.extraction.slice_state import STAGES, SliceState, read_slice_states
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.repeats import PER_CAPTURE
-from cc_pipeline.lake.row_counts import count_in_files, read_committed_counts
-from cc_pipeline.lake.slice import FETCH, LOCATE, PAGE_TABLES, PARSE, Metrics, Slice, Stage, group_targets_by_crawl
+from cc_pipeline.lake.live_rows import LiveRows, find_live_rows
+from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, READ_FILES, Metrics, Slice, Stage, group_targets_by_crawl
+from cc_pipeline.lake.slices import current_rows
 from cc_pipeline.lake.streaming import list_crawls
 from cc_pipeline.progress import format_count
-from cc_pipeline.publish.publish import find_repeating_slices
-from cc_pipeline.workspace.source_files import read_source_files
 from cc_pipeline.workspace.workspace import Workspace
 
 _NAME: Final = "ledger_balances"
-_PAGES: Final = PARSE.main_table
-#: Tables with a note for each slice, and the column of the note that counts captures.
-_NOTES: Final = {"lookups": "captures", "fetches": "planned"}
-_STAGE_OF: Final = {"captures": LOCATE, "records": FETCH, **dict.fromkeys(PAGE_TABLES, PARSE)}
+#: Slices whose rows of ``slices`` are in memory together.
+_SLICES_AT_ONCE: Final = 10_000
+_REPAIR: Final = "Rebuild these partitions: cc-pipeline doctor --repair"
+_RUN: Final = "The next run of these partitions updates them: the job extract_domain, or cc-pipeline run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,48 +37,101 @@ class Imbalance:
 
 @dataclass(slots=True)
 class Balance:
-    """The counts of some slices and their imbalances."""
+    """The rows of some slices and their imbalances. Of partitions, some are ``only_located`` and some ``only_fetched``:
+    their next stage was not made yet."""
 
     captures: int = 0
     records: int = 0
     pages: int = 0
-    slices: int = 0
-    only_located: int = 0
+    partitions: int = 0
+    only_located: set[Slice] = field(default_factory=set)
+    only_fetched: set[Slice] = field(default_factory=set)
     wrong: dict[Slice, Imbalance] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Counts:
-    """Rows of the slices of one crawl, by table, and the counts in their notes."""
-
-    rows: Mapping[str, Counter[Slice]]
-    notes: Mapping[str, Mapping[Slice, int]]
-
-    @property
-    def slices(self) -> list[Slice]:
-        """All slices that have a row in any table."""
-        return sorted({slice_ for counts in (*self.rows.values(), *self.notes.values()) for slice_ in counts})
+def count_live_rows(workspace: Workspace, slices: Collection[Slice] | None = None) -> LiveRows:
+    """Counts the rows of each generation in all files, of which those counted before are known, and compares them with
+    the committed numbers of ``slices`` (default: all). Raises ``EnvironmentFault``."""
+    lake = workspace.lake
+    specs = [lake.specs["slices"], *(spec for spec in lake.specs.values() if spec.has_slices)]
+    crawls = None if slices is None else {slice_.crawl for slice_ in slices}
+    pinned = [lake.pin(spec.name) for spec in specs]
+    return find_live_rows(lake, pinned, workspace.settings.cache_path / "generations", crawls)
 
 
 def count_balance(workspace: Workspace, slices: Collection[Slice] | None = None) -> Balance:
-    """Counts ``slices`` (default: all) in every table, crawl by crawl.
+    """Counts ``slices`` (default: all), by the rows of ``slices``.
 
     A fetched slice has as many records as captures, and as many as were planned. A parsed slice has as many pages as
-    records. Each table has the rows that the slice was committed with, and no capture twice. Slices of files that were
-    read whole are skipped. Rows are counted by the log and the footers; locations are read only of commits since the
-    last check. Raises ``EnvironmentFault``.
+    records. Each table has the rows that the slice was committed with. Raises ``EnvironmentFault``.
     """
     totals = Balance()
-    files = set(read_source_files(workspace))
-    with workspace.lake.hold_versions():
-        for crawl, targets in _group_by_crawl(workspace.lake, slices):
-            _add_crawl(workspace, _count_crawl(workspace.lake, crawl, targets, files), totals)
-        twice = find_repeating_slices(workspace)
-    for slice_, tables in twice.items():
-        if slices is None or slice_ in slices:
-            # making the first table again also makes the later ones, which depend on it
-            totals.wrong[slice_] = Imbalance(_STAGE_OF[tables[0]], f"captures are repeated in {', '.join(tables)}")
+    partitions: set[Slice] = set()
+    for group in _list_groups(workspace.lake, slices):
+        states = read_slice_states(workspace, group, STAGES, check_stored_files=False)
+        made = {slice_: state for slice_, state in states.items() if any(map(state.made, STAGES))}
+        partitions |= {slice_.partition for slice_ in made}
+        _add_slices(workspace, made, totals)
+    totals.partitions = len(partitions)
+    stages = [READ_FILES, *(spec.stage for spec in workspace.lake.specs.values() if spec.stage is not None)]
+    by_label = {stage.label: stage for stage in stages}
+    for incomplete in count_live_rows(workspace, slices).incomplete:
+        if slices is None or incomplete.slice_ in slices:
+            reason = f"{incomplete.table} has another number of rows than was committed"
+            totals.wrong[incomplete.slice_] = Imbalance(by_label[incomplete.stage], reason)
     return totals
+
+
+def _list_groups(lake: Lake, slices: Collection[Slice] | None) -> Iterator[Sequence[Slice]]:
+    """Slices of one crawl at a time, not too many."""
+    by_crawl = None if slices is None else group_targets_by_crawl(slices)
+    for crawl in list_crawls(lake.pin("slices")) if by_crawl is None else by_crawl:
+        targets = _list_targets(lake, crawl) if by_crawl is None else by_crawl[crawl]
+        for start in range(0, len(targets), _SLICES_AT_ONCE):
+            yield [Slice(crawl, target) for target in targets[start : start + _SLICES_AT_ONCE]]
+
+
+def _list_targets(lake: Lake, crawl: str) -> list[str]:
+    return sorted({*current_rows(lake, {"crawl": crawl})["target"].to_pylist()} - {""})
+
+
+def _add_slices(workspace: Workspace, states: Mapping[Slice, SliceState], totals: Balance) -> None:
+    """Adds the rows and imbalances of slices to ``totals``."""
+    wrong: dict[Slice, Imbalance] = {}
+    for slice_, state in states.items():
+        totals.captures += _count(state, "captures") or 0
+        totals.records += _count(state, "records") or 0
+        totals.pages += _count(state, PARSE.main_table) or 0
+        if state.located is not None and state.fetched is None:
+            totals.only_located.add(slice_.partition)
+        elif state.fetched is not None and state.parsed is None:
+            totals.only_fetched.add(slice_.partition)
+        if (imbalance := _find_imbalance(state)) is not None:
+            wrong[slice_] = imbalance
+    requests = dict.fromkeys(wrong, SliceRequest(""))
+    due = plan(requests, states, {}, options_of(workspace.settings), (FETCH, PARSE))
+    for slice_, imbalance in wrong.items():
+        is_due = imbalance.is_due and slice_ in due.reasons_for(imbalance.stage)
+        totals.wrong[slice_] = replace(imbalance, is_due=is_due)
+
+
+def _count(state: SliceState, table: str) -> int | None:
+    """The committed rows of a table; ``None`` if its stage was never made."""
+    return next((row.tables[table].rows for row in state.rows.values() if table in row.tables), None)
+
+
+def _find_imbalance(state: SliceState) -> Imbalance | None:
+    """The imbalance of a slice; ``is_due`` if a run that is due may explain it."""
+    captures, records, pages = (_count(state, table) for table in ("captures", "records", PARSE.main_table))
+    if state.lookup is not None and state.lookup.captures != captures:
+        return Imbalance(LOCATE, "the table captures has another number of rows than the lookup found")
+    if state.fetch is not None and state.fetch.planned != records:
+        return Imbalance(FETCH, "the table records has another number of rows than the fetch planned")
+    if records is not None and captures != records:
+        return Imbalance(FETCH, "the tables captures and records differ in their number of rows", is_due=True)
+    if pages is not None and pages != records:
+        return Imbalance(PARSE, "the tables page_metadata and records differ in their number of rows", is_due=True)
+    return None
 
 
 def conservation_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
@@ -90,7 +140,8 @@ def conservation_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     totals = count_balance(workspace, scope.slices)
     metrics: Metrics = {
         "captures": totals.captures, "records": totals.records, "pages": totals.pages,
-        "partitions": totals.slices, "unfetched partitions": totals.only_located,
+        "partitions": totals.partitions, "unfetched partitions": len(totals.only_located),
+        "unparsed partitions": len(totals.only_fetched),
     }  # fmt: skip
     severity: Severity = "ok"
     lines: list[str] = []
@@ -110,160 +161,24 @@ def conservation_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
         # asset checks show only the message
         message = "\n".join([*lines, *advice])
         return CheckResult(_NAME, severity, message, metrics | {"unbalanced": len(unbalanced)}, unbalanced)
-    located = (
-        f"; {format_count(totals.only_located, 'partition', 'are')} located and not fetched yet"
-        if totals.only_located
-        else ""
-    )
-    message = (
+    return CheckResult(_NAME, "ok", f"{_describe_balance(totals)}{_describe_unmade(totals)}", metrics)
+
+
+def _describe_balance(totals: Balance) -> str:
+    return (
         f"each of {totals.records:,} planned captures (counted once per target) has one outcome, and {totals.pages:,} "
-        f"have a page{located}"
+        "have a page"
     )
-    return CheckResult(_NAME, "ok", message, metrics)
 
 
-_REPAIR: Final = "Rebuild these partitions: cc-pipeline doctor --repair"
-_RUN: Final = "The next run of these partitions updates them: the job extract_domain, or cc-pipeline run"
-
-
-def _group_by_crawl(lake: Lake, slices: Collection[Slice] | None) -> Iterator[tuple[str, frozenset[str] | None]]:
-    if slices is not None:
-        yield from ((crawl, frozenset(targets)) for crawl, targets in group_targets_by_crawl(slices).items())
-        return
-    tables = (*PER_CAPTURE, *_NOTES)
-    for crawl in sorted({crawl for table in tables for crawl in list_crawls(lake.pin(table))}):
-        yield crawl, None
-
-
-def _count_crawl(lake: Lake, crawl: str, targets: Collection[str] | None, files: Collection[str]) -> _Counts:
-    """Counts the rows of all tables; only of ``targets`` if they are given."""
-    rows: dict[str, Counter[Slice]] = {}
-    for table in PER_CAPTURE:
-        spec, stored = lake.specs[table], lake.pin(table).stored_files([crawl])
-        first, last = (min(targets), max(targets)) if targets else ("", "")
-        overlapping_files = [
-            file
-            for file in stored
-            if not targets or file.first is None or file.last is None or (file.first <= last and first <= file.last)
-        ]
-        counts_by_key = count_in_files(lake, spec, overlapping_files)
-        rows[table] = Counter(
-            {
-                Slice(*key): count
-                for key, count in counts_by_key.items()
-                if key[-1] not in files and (targets is None or key[-1] in targets)
-            }
-        )
-    where: dict[str, str | list[str]] = {"crawl": crawl} | ({} if targets is None else {"target": [*targets]})
-    notes = {
-        table: {
-            Slice(crawl, row["target"]): int(row[column] or 0)
-            for row in lake.read(table, where, ["target", column]).to_pylist()
-        }
-        for table, column in _NOTES.items()
-    }
-    return _Counts(rows, notes)
-
-
-def _add_crawl(workspace: Workspace, counts: _Counts, totals: Balance) -> None:
-    """Adds the counts and imbalances of one crawl's slices to ``totals``."""
-    lake, rows = workspace.lake, counts.rows
-    totals.captures += rows["captures"].total()
-    totals.records += rows["records"].total()
-    totals.pages += rows[_PAGES].total()
-    slices = counts.slices
-    totals.slices += len({slice_.partition for slice_ in slices})
-    _compare_with_commits(lake, counts, totals)
-    unequal_slices = [slice_ for slice_ in slices if slice_ not in totals.wrong and _is_unequal(slice_, counts)]
-    # slices are planned only if their counts differ, since planning costs more
-    slice_states = read_slice_states(workspace, unequal_slices, STAGES, check_stored_files=False)
-    due = plan(
-        dict.fromkeys(unequal_slices, SliceRequest("")),
-        slice_states,
-        {},
-        options_of(workspace.settings),
-        (FETCH, PARSE),
+def _describe_unmade(totals: Balance) -> str:
+    """The partitions whose next stage was not made: on request, or since a run was killed."""
+    unmade = (("located and not fetched yet", totals.only_located), ("fetched and not parsed yet", totals.only_fetched))
+    return "".join(
+        f"; {format_count(len(partitions), 'partition', 'are')} {state} ({abbreviate_keys({*map(key_of, partitions)})})"
+        for state, partitions in unmade
+        if partitions
     )
-    fetch_due, parse_due = due.reasons_for(FETCH), due.reasons_for(PARSE)
-    only_located = set()
-    for slice_, slice_state in slice_states.items():
-        imbalance = (
-            _find_location_imbalance(slice_, counts, slice_state)
-            or _find_fetch_imbalance(slice_, counts, slice_state, slice_ in fetch_due)
-            or _find_parse_imbalance(slice_, counts, slice_state, slice_ in parse_due or slice_ in fetch_due)
-        )
-        if imbalance is not None:
-            totals.wrong[slice_] = imbalance
-        elif slice_state.fetched is None and rows["captures"][slice_]:
-            only_located.add(slice_.partition)
-    totals.only_located += len(only_located)
-
-
-def _is_unequal(slice_: Slice, counts: _Counts) -> bool:
-    captures, records, pages = (counts.rows[table][slice_] for table in ("captures", "records", _PAGES))
-    noted_counts = [counts.notes[table].get(slice_) for table in _NOTES]
-    return any(count != captures for count in (records, pages, *noted_counts))
-
-
-def _compare_with_commits(lake: Lake, counts: _Counts, totals: Balance) -> None:
-    """Adds slices whose rows in a table differ from those that were committed."""
-    slices = counts.slices
-    for table in PER_CAPTURE:
-        committed_rows = read_committed_counts(
-            lake, table, [(counted_slice.crawl, counted_slice.target) for counted_slice in slices]
-        )
-        for slice_ in slices:
-            count = committed_rows[slice_.crawl, slice_.target]
-            if count is not None and count != counts.rows[table][slice_]:
-                totals.wrong.setdefault(
-                    slice_, Imbalance(_STAGE_OF[table], f"{table} has another number of rows than was committed")
-                )
-
-
-def _find_location_imbalance(slice_: Slice, counts: _Counts, slice_state: SliceState) -> Imbalance | None:
-    captures = counts.rows["captures"][slice_]
-    if slice_state.located is None:
-        # a slice that was never located must have no rows at all
-        unlocated_rows = captures or counts.rows["records"][slice_] or counts.rows[_PAGES][slice_]
-        return (
-            Imbalance(LOCATE, "there are rows, but no lookup that found their captures")
-            if unlocated_rows or counts.notes["lookups"].get(slice_)
-            else None
-        )
-    if slice_state.lookup is not None and slice_state.lookup.captures != captures:
-        return Imbalance(LOCATE, "the table captures has another number of rows than the lookup found")
-    return None
-
-
-def _find_fetch_imbalance(slice_: Slice, counts: _Counts, slice_state: SliceState, is_due: bool) -> Imbalance | None:
-    captures, records = counts.rows["captures"][slice_], counts.rows["records"][slice_]
-    if slice_state.fetched is None:
-        if (
-            records
-            or slice_state.last_fetch is not None
-            or slice_state.parsed is not None
-            or counts.rows[_PAGES][slice_]
-        ):
-            return Imbalance(FETCH, "there are results of a fetch, but no committed fetch")
-        return None
-    if slice_state.fetch is None and slice_state.last_fetch is not None and slice_state.last_fetch.fetched:
-        # the note is of a later fetch, whose records were not written, or were lost
-        return Imbalance(FETCH, "the table records does not have the records of the last fetch")
-    if slice_state.fetch is not None and slice_state.fetch.planned != records:
-        return Imbalance(FETCH, "the table records has another number of rows than the fetch planned")
-    if captures != records:
-        return Imbalance(FETCH, "the tables captures and records differ in their number of rows", is_due)
-    return None
-
-
-def _find_parse_imbalance(slice_: Slice, counts: _Counts, slice_state: SliceState, is_due: bool) -> Imbalance | None:
-    records, pages = counts.rows["records"][slice_], counts.rows[_PAGES][slice_]
-    if slice_state.partially_committed or slice_state.parsed is None:
-        # a partially committed parse has a check of its own
-        has_strays = pages and not slice_state.partially_committed
-        return Imbalance(PARSE, "there are pages, but no committed parse made them") if has_strays else None
-    text = "the tables page_metadata and records differ in their number of rows"
-    return None if records == pages else Imbalance(PARSE, text, is_due)
 
 
 def find_slices_to_remake(totals: Balance) -> dict[Stage, list[Slice]]:
@@ -272,6 +187,7 @@ def find_slices_to_remake(totals: Balance) -> dict[Stage, list[Slice]]:
     by_stage: dict[Stage, list[Slice]] = {}
     for slice_, imbalance in sorted(totals.wrong.items(), key=lambda item: item[0]):
         if not imbalance.is_due:
-            for stage in STAGES[STAGES.index(imbalance.stage) :]:
+            stages = STAGES[STAGES.index(imbalance.stage) :] if imbalance.stage in STAGES else (imbalance.stage,)
+            for stage in stages:
                 by_stage.setdefault(stage, []).append(slice_)
     return by_stage

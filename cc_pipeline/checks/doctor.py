@@ -16,7 +16,7 @@ from cc_pipeline import COMPILED, describe_missing_modules
 from cc_pipeline.checks.conservation import conservation_verdict
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.checks.home_sizes import size_findings
-from cc_pipeline.checks.outputs import publication_verdict, published_files_verdict, withheld_verdict
+from cc_pipeline.checks.outputs import publication_verdict, published_files_verdict
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.checks.tables import missing_captures_verdict
 from cc_pipeline.documents.html import tree_builder
@@ -24,11 +24,9 @@ from cc_pipeline.duck import connect
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 from cc_pipeline.harvesting.crawls import known_crawls, probe, unknown_crawl_error
 from cc_pipeline.home import format_setting, read_note
-from cc_pipeline.lake.incomplete_tables import HINT, find_damaged_files
+from cc_pipeline.lake.damaged_files import HINT, find_damaged_files
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.published_file import enable_s3_reads, get_s3_location
-from cc_pipeline.lake.slice import group_targets_by_crawl, slices_of
-from cc_pipeline.maintenance.incomplete_slices import find_incomplete_slices, run_command
 from cc_pipeline.maintenance.purge_plan import find_unknown_tables
 from cc_pipeline.maintenance.stored_files import VerificationReport, find_lost_records
 from cc_pipeline.progress import format_count
@@ -38,7 +36,6 @@ from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.states import HostState, budget_state
 from cc_pipeline.workspace.claim import is_home_of, remembered_source
 from cc_pipeline.workspace.crawl_list import ago
-from cc_pipeline.workspace.miscounts import MAKE_AGAIN, describe_miscounts, find_changed_miscounts
 from cc_pipeline.workspace.workspace import Workspace, limits_of, open_lake, open_workspace
 
 #: Free bytes below which the disk is reported: records and tables need gigabytes.
@@ -234,9 +231,7 @@ def _check_tables(workspace: Workspace) -> Iterator[Finding]:
             "Merge the small files: cc-pipeline automation maintenance" if level == "note" else "",
         )
     yield from _check_unknown_tables(lake)
-    yield from _check_row_counts(settings, lake)
     yield from _check_missing_records(lake)
-    yield from _check_rolled_back_slices(lake)
     yield from _check_balance(workspace)
     yield from _check_publication(workspace)
 
@@ -253,26 +248,16 @@ def _check_unknown_tables(lake: Lake) -> Iterator[Finding]:
 
 
 def _check_balance(workspace: Workspace) -> Iterator[Finding]:
-    """Tells whether any capture is lost or doubled between the tables."""
+    """Tells whether any capture is lost or doubled between the tables, and where a stage was not made."""
     try:
         verdict = conservation_verdict(workspace, Scope())
     except CcPipelineError as error:
         yield Finding("bad", "balance", str(error))
         return
-    yield Finding(_LEVELS[verdict.severity], "balance", verdict.message, verdict.advice)
-
-
-def _check_row_counts(settings: Settings, lake: Lake) -> Iterator[Finding]:
-    """Yields slices whose rows differ from those that were committed."""
-    try:
-        miscounts = find_changed_miscounts(settings, lake)
-    except CcPipelineError as error:
-        yield Finding("bad", "rows", f"it is not known whether tables have the rows that were committed: {error}")
-        return
-    for line in describe_miscounts(miscounts):
-        yield Finding("bad", "rows", f"{line}. cc.duckdb does not show these slices", MAKE_AGAIN)
-    if not miscounts:
-        yield Finding("ok", "rows", "all changed tables have as many rows as were committed")
+    level, advice = _LEVELS[verdict.severity], ""
+    if verdict.passed and (verdict.metrics["unfetched partitions"] or verdict.metrics["unparsed partitions"]):
+        level, advice = "note", "A run may have been killed: run these targets again with cc-pipeline run."
+    yield Finding(level, "balance", verdict.message, advice)
 
 
 def _check_publication(workspace: Workspace) -> Iterator[Finding]:
@@ -282,28 +267,11 @@ def _check_publication(workspace: Workspace) -> Iterator[Finding]:
     try:
         publication = publication_verdict(workspace)
         files = [published_files_verdict(workspace, Scope())] if publication.passed else []
-        other_verdicts = [withheld_verdict(workspace), *files]
     except CcPipelineError as error:
         yield Finding("bad", "cc.duckdb", str(error))
         return
-    for verdict in (publication, *(other_verdict for other_verdict in other_verdicts if not other_verdict.passed)):
+    for verdict in (publication, *(verdict for verdict in files if not verdict.passed)):
         yield Finding(_LEVELS[verdict.severity], "cc.duckdb", verdict.message, verdict.advice)
-
-
-def _check_rolled_back_slices(lake: Lake) -> Iterator[Finding]:
-    """Yields slices whose partial commit was rolled back and that were not made again yet."""
-    try:
-        slices = find_incomplete_slices(lake)
-    except CcPipelineError:
-        return  # reported above
-    for crawl, targets in group_targets_by_crawl(slices).items():
-        yield Finding(
-            "bad",
-            "slices",
-            f"the last commits of {format_count(len(targets), 'target')} in {crawl} were incomplete and were rolled "
-            "back, so their newest rows are missing",
-            f"Run these targets again: {run_command(lake, slices_of(crawl, targets))}",
-        )
 
 
 def _check_stored_records(workspace: Workspace) -> Iterator[Finding]:

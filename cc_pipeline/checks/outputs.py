@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
-from cc_pipeline.checks.scope import CheckResult, Scope, Severity, abbreviate_keys, key_of
+from cc_pipeline.checks.conservation import count_live_rows
+from cc_pipeline.checks.scope import MAX_SHOWN_KEYS, CheckResult, Scope, Severity, abbreviate_keys, key_of
 from cc_pipeline.duck import connect_newest
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.lake import Lake, PinnedTable
+from cc_pipeline.lake.keyed import newest_rows
+from cc_pipeline.lake.lake import SEQ, Lake, PinnedTable, TableSpec
+from cc_pipeline.lake.live_rows import Incomplete, LiveRows
 from cc_pipeline.lake.published_file import open_home_publication
 from cc_pipeline.lake.quoting import quote_name
-from cc_pipeline.lake.slice import Metrics
-from cc_pipeline.progress import format_count
-from cc_pipeline.publish.publish import PublicationLag, find_partial_slices, find_publication_lag, find_repeating_slices
+from cc_pipeline.lake.slice import HARVEST, LOCATE, MANIFEST, Metrics
+from cc_pipeline.lake.slices import CONDEMNED, SLICES, list_slices
+from cc_pipeline.progress import format_count, list_first
+from cc_pipeline.publish.publish import PublicationLag, find_publication_lag
 from cc_pipeline.settings import Settings
-from cc_pipeline.workspace.miscounts import MAKE_AGAIN, describe_miscounts, find_new_miscounts, leaves_slices_out
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The longest lag of the published file behind the lake.
 _MAX_LAG: Final = timedelta(days=1)
-#: Tables of the catalog: a harvest changes them, and that decides about no published capture.
-_CATALOG_TABLES: Final = frozenset(("crawls", "index_manifest", "row_groups", "source_files"))
+#: Tables and stages that decide about no published capture.
+_CATALOG_TABLES: Final = frozenset(("crawls", "source_files"))
+_CATALOG_STAGES: Final = (MANIFEST.label, HARVEST.label, CONDEMNED)
+_REBUILD: Final = "Rebuild these slices: cc-pipeline doctor --repair."
 _PUBLISH: Final = "Publish cc.duckdb again: repeat any cc-pipeline run, or materialize `warehouse`."
 
 
@@ -43,8 +50,8 @@ def judge_publication(
     """Checks a published file that is behind the lake by ``lag``: an error if it cannot be read or does not show the
     current lake.
 
-    It is an error too if it leaves out slices whose rows differ from those that were committed. It is a warning if only
-    tables of the catalog are newer, and if other settings made the file.
+    It is an error too if it leaves out incomplete slices. It is a warning if only tables of the catalog are newer, and
+    if other settings made the file.
     ``initial_lag`` is the lag at the start of a publication: with it only the commits of that time count, since other
     processes commit meanwhile. One row of every table of the file is read.
     """
@@ -55,9 +62,12 @@ def judge_publication(
     if initial_lag is not None:
         commits = {table: commit for table, commit in commits.items() if initial_lag.commits.get(table) == commit}
     if lag is not None and lag.fault:
-        severity: Severity = "error" if workspace.lake.row_count("captures") else "warn"
+        severity: Severity = "error" if list_slices(workspace.lake, LOCATE) else "warn"
         return CheckResult(name, severity, lag.fault, advice=_PUBLISH)
-    if changed_tables := commits.keys() - _CATALOG_TABLES:
+    changed_tables = commits.keys() - _CATALOG_TABLES
+    if changed_tables == {SLICES.name} and _is_same_but_for_catalog(workspace):
+        changed_tables = set()
+    if changed_tables:
         message = (
             f"{settings.published_path} is out of date: tables changed since it was written: "
             f"{abbreviate_keys(changed_tables)}"
@@ -67,12 +77,8 @@ def judge_publication(
         return CheckResult(name, "warn", "cc.duckdb was not written yet: nothing was published", advice=_PUBLISH)
     if fault := _find_unreadable(settings):
         return CheckResult(name, "error", fault, advice=_PUBLISH)
-    if miscounted := find_new_miscounts(settings, workspace.lake):
-        message = f"{settings.published_path} omits faulty slices. {'. '.join(describe_miscounts(miscounted))}"
-        return CheckResult(name, "error", message, advice=MAKE_AGAIN)
-    if leaves_slices_out(settings):
-        message = f"{settings.published_path} omits slices that were faulty and are correct now"
-        return CheckResult(name, "error", message, advice=_PUBLISH)
+    if incomplete := count_live_rows(workspace).incomplete:
+        return _describe_left_out(name, incomplete)
     if commits:
         return CheckResult(
             name, "warn", f"{abbreviate_keys(commits)} changed after cc.duckdb was written: the next run publishes them"
@@ -84,6 +90,22 @@ def judge_publication(
     return CheckResult(name, "ok", f"cc.duckdb ({settings.published_path.stat().st_size:,} bytes) is up to date")
 
 
+def _is_same_but_for_catalog(workspace: Workspace) -> bool:
+    """Whether only stages of the catalog committed to ``slices`` since the publication."""
+    rows = _read_publication(workspace.settings.published_path)
+    published = {row["table_name"]: row for row in rows}.get(SLICES.name) if isinstance(rows, list) else None
+    lake = workspace.lake
+    try:
+        if published is None or lake.commit_id(SLICES.name, published["version"]) != published["commit_id"]:
+            return False
+        handles = lake.open(SLICES, published["version"]), lake.handle(SLICES)
+    except EnvironmentFault:
+        return False  # the log was restored
+    tables = [newest_rows(lake, SLICES, handle, {}, [SEQ.name]) for handle in handles if handle is not None]
+    before, now = (rows.filter(pc.invert(pc.is_in(rows["stage"], pa.array(_CATALOG_STAGES)))) for rows in tables)
+    return bool(before.equals(now))
+
+
 def refuse_unpublished(workspace: Workspace, initial_lag: PublicationLag | None = None) -> None:
     """Raises ``EnvironmentFault`` if :func:`publication_verdict` finds an error."""
     verdict = publication_verdict(workspace, initial_lag)
@@ -91,29 +113,11 @@ def refuse_unpublished(workspace: Workspace, initial_lag: PublicationLag | None 
         raise EnvironmentFault(verdict.message, verdict.advice)
 
 
-def withheld_verdict(workspace: Workspace) -> CheckResult:
-    """Checks which slices publications leave out, with the commands to run: an error if there are any."""
-    name = "withheld"
-    interrupted, repeating = find_partial_slices(workspace), find_repeating_slices(workspace)
-    if not interrupted and not repeating:
-        return CheckResult(name, "ok", "all slices are published")
-    problems, advice = [], []
-    if repeating:
-        tables = dict.fromkeys(table for slice_tables in repeating.values() for table in slice_tables)
-        keys = {*map(key_of, repeating)}
-        problems.append(f"{', '.join(tables)} has captures of {abbreviate_keys(keys)} more than once")
-        advice.append("Rebuild these partitions: cc-pipeline doctor --repair.")
-    if interrupted:
-        problems.append(
-            f"the parse of {abbreviate_keys({*map(key_of, interrupted)})} was killed between two commits, so the "
-            "tables of pages are of two runs"
-        )
-        advice.append(
-            "Parse these partitions again: cc-pipeline run … --crawl … (a file read whole: cc-pipeline files add)."
-        )
-    wrong = tuple(sorted({key_of(slice_) for slice_ in (*interrupted, *repeating)}))
-    message = f"cc.duckdb does not show some slices: {'; '.join(problems)}"
-    return CheckResult(name, "error", message, wrong=wrong, advice=" ".join(advice))
+def _describe_left_out(name: str, incomplete: Sequence[Incomplete]) -> CheckResult:
+    """The error that publications leave out slices with other rows than were committed."""
+    message = f"cc.duckdb does not show incomplete slices: {list_first([*map(str, incomplete)], MAX_SHOWN_KEYS, '; ')}"
+    wrong = tuple(sorted({key_of(one.slice_) for one in incomplete}))
+    return CheckResult(name, "error", message, wrong=wrong, advice=_REBUILD)
 
 
 def _find_unreadable(settings: Settings) -> str:
@@ -163,21 +167,28 @@ def _read_published_table(lake: Lake, row: Mapping[str, Any]) -> _PublishedTable
 
 
 def published_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Checks that ``cc.duckdb`` shows as many rows of each table as the lake has at the version it names."""
+    """Checks that ``cc.duckdb`` shows as many rows of each table as count in the lake, unless newer ones were committed
+    since."""
     name = "rows_as_in_the_lake"
     tables = _read_published_tables(workspace, scope)
     if isinstance(tables, CheckResult):
         return tables
-    if miscounted := find_new_miscounts(workspace.settings, workspace.lake):
-        message = f"cc.duckdb omits faulty slices. {'. '.join(describe_miscounts(miscounted))}"
-        return CheckResult(name, "error", message, advice=MAKE_AGAIN)
-    rows = sum(table.row["lake_rows"] for table in tables)
-    newer = [table.row["table_name"] for table in tables if table.now.commit_id != table.row["commit_id"]]
+    live = count_live_rows(workspace)
+    if live.incomplete:
+        return _describe_left_out(name, live.incomplete)
+    # rows count by tables with a key
+    newer = [
+        table.row["table_name"]
+        for table in tables
+        if table.now.spec.key and table.now.commit_id != table.row["commit_id"]
+    ]
     wrong = [
         table.row["table_name"]
         for table in tables
-        if table.as_published is None or table.as_published.rows != table.row["lake_rows"]
+        if table.as_published is None
+        or not (newer or table.row["lake_rows"] == _count_rows(workspace.lake, table.now.spec, live))
     ]
+    rows = sum(table.row["lake_rows"] for table in tables)
     published_at = tables[0].row["published_at"] if tables else datetime.now(UTC)
     metrics: Metrics = {
         "rows": rows,
@@ -197,6 +208,10 @@ def published_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     return CheckResult(
         name, "ok", f"{format_count(rows, 'row')} of {format_count(len(tables), 'table')}{changes_text}", metrics
     )
+
+
+def _count_rows(lake: Lake, spec: TableSpec, live: LiveRows) -> int:
+    return lake.read(spec.name, columns=spec.key[:1]).num_rows if spec.key else live.tables[spec.name].rows
 
 
 def published_files_verdict(workspace: Workspace, scope: Scope) -> CheckResult:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from cc_pipeline.checks.scope import CheckResult, Scope, abbreviate_keys, key_of
 from cc_pipeline.lake.slice import PARSE, Slice, group_targets_by_crawl
+from cc_pipeline.lake.slices import list_slices
 from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline.progress import format_count
 from cc_pipeline.workspace.workspace import Workspace
@@ -25,7 +26,9 @@ _WITHOUT_TEXT: Final = 0.5
 def texts_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Checks that each HTML page has a text, and that at least half of a partition's pages have a main text."""
     name, pages, missing_texts, empty = "texts_are_there", Counter[str](), Counter[str](), Counter[str]()
-    parsed = PARSE.list_slices(workspace.lake, scope.slices)
+    parsed = [
+        slice_ for slice_ in list_slices(workspace.lake, PARSE) if scope.slices is None or slice_ in {*scope.slices}
+    ]
     for crawl, targets in _group_targets(workspace, parsed):
         where: dict[str, str | list[str]] = {"crawl": crawl, "target": targets}
         html = _count_html_rows(workspace, PARSE.main_table, where, "parsed_as")

@@ -1,23 +1,23 @@
 """The scope of a check: the partitions of a run, the changes since the last evaluation, or everything.
 
-A check stores a note with the versions it has seen and the wrong partitions. The next evaluation reads from the tables'
-logs what was committed since, and examines these partitions and the wrong ones: the others are unchanged. That reads no
-rows. This module is light: modules of checks are loaded with the definitions of a home.
+A check stores a note with the version of ``slices`` that it has seen and the wrong partitions. The next evaluation
+examines the slices that were committed since, and the wrong ones: the others are unchanged. This module is light:
+modules of checks are loaded with the definitions of a home.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.progress import list_first
 
 if TYPE_CHECKING:
-    from cc_pipeline.lake.digests.log import UnknownDigests
     from cc_pipeline.lake.lake import Lake
-    from cc_pipeline.lake.slice import Slice, Stage
+    from cc_pipeline.lake.slice import Slice
 
 #: The most partitions that a message names.
 MAX_SHOWN_KEYS: Final = 5
@@ -25,11 +25,13 @@ MAX_SHOWN_KEYS: Final = 5
 _MAX_NOTED_KEYS: Final = 500
 _SEVERITIES: Final[tuple[Severity, ...]] = ("ok", "warn", "error")
 #: Labels of the texts of a note. A partition that was amber or red is examined again.
-VERSIONS_LABEL: Final = "table versions"
+SEEN_LABEL: Final = "examined slices"
 _WRONG_LABELS: Final[Mapping[Severity, str]] = {"error": "red partitions", "warn": "amber partitions"}
-_NO_VERSIONS: Final = "not examined as a whole yet"
-#: Between two entries of a text. No table, crawl or slug has it.
+_NOT_SEEN: Final = "not examined as a whole yet"
+#: Between two entries of a text. No crawl or slug has it.
 _JOINT: Final = ", "
+#: Longest time from the time in a row of ``slices`` until readers see the row, and difference of two clocks.
+_MARGIN: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +50,27 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """The note of an evaluation for the next one: versions of tables, the wrong partitions, and the severity."""
+class Seen:
+    """The version of ``slices`` at an evaluation, and when that began."""
 
-    versions: Mapping[str, int] = field(default_factory=dict)
+    version: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """The note of an evaluation for the next one: what was ``seen`` (``None``: not everything was examined yet), the
+    wrong partitions, and the severity."""
+
+    seen: Seen | None = None
     wrong: tuple[str, ...] = ()
     severity: Severity = "ok"
 
     def to_texts(self) -> dict[str, str]:
-        """Returns the note as texts by label, which a person reads in the UI: ``captures 3, records 5``, and the wrong
-        partitions by the colour of the check."""
-        versions_text = _JOINT.join(f"{table} {version}" for table, version in self.versions.items())
-        texts = {VERSIONS_LABEL: versions_text or _NO_VERSIONS}
+        """Returns the note as texts by label, which a person reads in the UI: ``41, 2026-11-28T23:06:47+00:00``, and
+        the wrong partitions by the colour of the check."""
+        seen_text = _NOT_SEEN if self.seen is None else f"{self.seen.version}{_JOINT}{self.seen.at.isoformat()}"
+        texts = {SEEN_LABEL: seen_text}
         if self.wrong:
             texts[_WRONG_LABELS[self.severity]] = _JOINT.join(self.wrong)
         return texts
@@ -67,43 +78,32 @@ class Note:
 
 def read_note(texts: Mapping[str, str]) -> Note | None:
     """Reads a note from its texts; ``None`` for other texts."""
-    if VERSIONS_LABEL not in texts:
+    if SEEN_LABEL not in texts:
         return None
-    versions_text = texts[VERSIONS_LABEL]
-    pairs = [] if versions_text == _NO_VERSIONS else [text.rsplit(" ", 1) for text in versions_text.split(_JOINT)]
-    versions = {table: int(version) for table, version in pairs}
+    version, _, time = texts[SEEN_LABEL].partition(_JOINT)
+    seen = Seen(int(version), datetime.fromisoformat(time)) if time else None
     for severity, label in _WRONG_LABELS.items():
         if label in texts:
-            return Note(versions, tuple(texts[label].split(_JOINT)), severity)
-    return Note(versions)
+            return Note(seen, tuple(texts[label].split(_JOINT)), severity)
+    return Note(seen)
 
 
-def versions_of(lake: Lake, tables: Iterable[str]) -> dict[str, int]:
-    """Returns the current versions of ``tables``. Read them before the evaluation: later commits are examined next
-    time."""
-    return {table: lake.version(table) for table in tables}
+def see(lake: Lake) -> Seen:
+    """Returns what an evaluation that begins now sees: it examines later commits next time."""
+    return Seen(lake.version("slices"), datetime.now(UTC).replace(microsecond=0))
 
 
-def changed_since(
-    lake: Lake, note: Note, now: Mapping[str, int], stages: Sequence[Stage]
-) -> set[Slice] | UnknownDigests:
-    """Returns the slices of ``stages`` that were committed since ``note``, and slices whose rows were, whatever the
-    digests; ``UNKNOWN_DIGESTS`` if the logs do not tell."""
-    from cc_pipeline.lake import row_counts  # noqa: PLC0415  # heavy, as the next two are
-    from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS  # noqa: PLC0415
-    from cc_pipeline.lake.slice import Slice  # noqa: PLC0415
+def changed_since(lake: Lake, seen: Seen, stages: Sequence[str]) -> set[Slice]:
+    """Returns the slices that ``stages`` (their labels) committed since, and those of the minute before."""
+    from cc_pipeline.lake.slice import Slice  # noqa: PLC0415  # heavy, as the next one is
+    from cc_pipeline.lake.slices import current_rows  # noqa: PLC0415
 
-    slices: set[Slice] = set()
-    for table, version in now.items():
-        names = lake.changed_since(table, note.versions[table], version) if table in note.versions else UNKNOWN_DIGESTS
-        if names is UNKNOWN_DIGESTS:
-            return UNKNOWN_DIGESTS
-        slices.update(
-            slice_ for stage in stages for slice_ in map(stage.parse_digest_name, names) if slice_ is not None
-        )
-        keys = (row_counts.parse_count_name(lake.specs[table], name) for name in names)
-        slices.update(Slice(*key) for key in keys if key)
-    return slices
+    if lake.version("slices") == seen.version:
+        return set()
+    rows = current_rows(lake, None, ["committed_at"])
+    keys = zip(*(rows[name].to_pylist() for name in ("crawl", "target", "stage", "committed_at")), strict=True)
+    since = seen.at - _MARGIN
+    return {Slice(crawl, target) for crawl, target, stage, at in keys if stage in stages and at >= since}
 
 
 def key_of(slice_: Slice) -> str:
@@ -112,11 +112,11 @@ def key_of(slice_: Slice) -> str:
 
 
 def carry_over_note(
-    verdict: CheckResult, scope: Scope, previous_note: Note | None, now: Mapping[str, int]
+    verdict: CheckResult, scope: Scope, previous_note: Note | None, seen: Seen | None
 ) -> tuple[CheckResult, Note]:
-    """Returns ``verdict`` with the earlier problems of other partitions, and the note for the next evaluation. ``now``
-    has the versions of the tables; it is empty if only a run's partitions were examined, so that changes since the last
-    evaluation are still to be examined."""
+    """Returns ``verdict`` with the earlier problems of other partitions, and the note for the next evaluation. ``seen``
+    is ``None`` if only a run's partitions were examined, so that changes since the last evaluation are still to be
+    examined."""
     # a passing check has nothing to examine again, whatever it names
     wrong_keys = set() if verdict.passed else set(verdict.wrong)
     checked_keys = None if scope.slices is None else {*map(key_of, scope.slices)} if verdict.was_evaluated else set()
@@ -134,10 +134,11 @@ def carry_over_note(
         )
         verdict = replace(verdict, severity=severity, message=f"{verdict.message}\n{remark}")
     wrong = sorted({*wrong_keys, *unchecked_keys})
-    versions = now or (previous_note.versions if previous_note is not None else {})
+    if seen is None and previous_note is not None:
+        seen = previous_note.seen
     if len(wrong) > _MAX_NOTED_KEYS:
-        versions = {}
-    return verdict, Note(versions, tuple(wrong[:_MAX_NOTED_KEYS]), severity)
+        seen = None
+    return verdict, Note(seen, tuple(wrong[:_MAX_NOTED_KEYS]), severity)
 
 
 def join_results(name: str, verdicts: Sequence[CheckResult]) -> CheckResult:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from heapq import nsmallest
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -25,10 +27,12 @@ from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import Agreement, agree, look_up, open_locators
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.slice import HARVEST, MANIFEST, Slice, group_targets_by_crawl
+from cc_pipeline.lake.slice import FETCH, HARVEST, LOCATE, MANIFEST, Slice, group_targets_by_crawl
+from cc_pipeline.lake.slices import list_slices, read_notes
 from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline.progress import format_count, list_first
 from cc_pipeline.records.locations import PLACE_NAME, LocationCollector
+from cc_pipeline.workspace.schemas import FETCHES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Partitions that are looked up a second time.
@@ -42,6 +46,9 @@ _MAX_COMPARED_CAPTURES = 50_000
 _MAX_COMPARED_BYTES: Final = 256 << 20
 #: The sums of a fetch note.
 _COUNTS: Final = ("planned", "fetched", "pending", "mismatched")
+_FLAGS: Final = ("losses_unconfirmed", "mismatches_unconfirmed")
+#: Notes that are Python objects at a time.
+_NOTES_AT_ONCE: Final = 10_000
 #: Bits of the rank of a capture's row: the more important criterion has the higher bit.
 _PENDING, _MISMATCHED, _BY_NAME, _FETCHED = 1, 2, 4, 1 << 40
 #: The most partitions that a message names.
@@ -117,7 +124,7 @@ def footers_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
 
 def _listed_crawls(workspace: Workspace, scope: Scope) -> list[str]:
     """Returns the crawls in the scope whose path list was read."""
-    stored_crawls = {slice_.crawl for slice_ in MANIFEST.list_slices(workspace.lake)}
+    stored_crawls = {slice_.crawl for slice_ in list_slices(workspace.lake, MANIFEST)}
     return sorted(stored_crawls if scope.crawls is None else stored_crawls & scope.crawls)
 
 
@@ -134,7 +141,7 @@ def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) 
     lake = workspace.lake
     verdicts: list[CheckResult] = []
     previous: list[str] | None = None
-    harvested_ids = {slice_.crawl for slice_ in HARVEST.list_slices(lake)} - set(ARC_CRAWLS)
+    harvested_ids = {slice_.crawl for slice_ in list_slices(lake, HARVEST)} - set(ARC_CRAWLS)
     harvested = sorted(harvested_ids, key=lambda crawl: (index_is_built(crawl), crawl))
     # A schema is compared with that of the previous crawl. Indexes built in this home are sorted last and have a schema
     # of their own.
@@ -165,12 +172,10 @@ def missing_captures_verdict(lake: Lake) -> CheckResult:
     """Checks how many of the planned captures are missing, each capture counted once: a warning from one pending
     capture, an error from one in a hundred. For final losses it is a warning from one in a hundred. Unconfirmed losses
     are an error."""
-    # this reads a row per partition of the whole lake in each run: only numbers, and texts only of missing captures
-    flag_columns = ("losses_unconfirmed", "mismatches_unconfirmed")
-    rows = lake.read("fetches", columns=[*SLICE, *_COUNTS, *flag_columns])
+    rows = _read_fetches(lake)
     planned, fetched, pending, mismatched = _sum_distinct_captures(lake, rows)
-    vanished = pc.sum(lake.read("lookups", columns=["unlisted"])["unlisted"]).as_py() or 0
-    unconfirmed = rows.filter(pc.or_(*(rows[name] for name in flag_columns))).num_rows
+    vanished = sum(row.note["unlisted"] for row in read_notes(lake, (LOCATE,)))
+    unconfirmed = rows.filter(pc.or_(*(rows[name] for name in _FLAGS))).num_rows
     settled = planned - fetched - pending
     metrics: dict[str, int | float | str] = {
         "planned": planned, "pending": pending, "lost": settled, "not here": share(pending + settled, planned),
@@ -199,10 +204,18 @@ def missing_captures_verdict(lake: Lake) -> CheckResult:
             "in the view lookups)"
         )
     message = "; ".join(problems)
-    for partition, (missing, total, reason) in _find_worst(lake)[:_MAX_NAMED_PARTITIONS] if pending else ():
+    for partition, (missing, total, reason) in _find_worst(rows)[:_MAX_NAMED_PARTITIONS] if pending else ():
         message += f"\n{partition}: {missing:,} of {total:,}, {reason}"
     bad = unconfirmed or vanished or (pending and pending * 100 >= planned)
     return CheckResult("nothing_missing", "error" if bad else "warn", message, metrics)
+
+
+def _read_fetches(lake: Lake) -> pa.Table:
+    """Reads the counts in the notes of all fetches, of which there may be hundreds of thousands."""
+    schema = pa.schema([FETCHES_SCHEMA.field(name) for name in (*SLICE, *_COUNTS, *_FLAGS, "reason")])
+    rows = ({**row.slice_.where, **row.note} for row in read_notes(lake, (FETCH,)))
+    batches = iter(lambda: [*islice(rows, _NOTES_AT_ONCE)], [])
+    return pa.Table.from_batches([pa.RecordBatch.from_pylist(batch, schema) for batch in batches], schema)
 
 
 def _sum_distinct_captures(lake: Lake, notes: pa.Table) -> tuple[int, ...]:
@@ -261,11 +274,11 @@ def _to_numbers(values: pa.ChunkedArray) -> npt.NDArray[np.int64]:
     return np.asarray(values.to_numpy()).astype(np.int64)
 
 
-def _find_worst(lake: Lake) -> list[tuple[str, tuple[int, int, str | None]]]:
+def _find_worst(rows: pa.Table) -> list[tuple[str, tuple[int, int, str | None]]]:
     """Returns partitions with missing captures, the worst first: how many are missing, of how many, and the most common
     reason."""
     totals: dict[str, tuple[int, int, str | None]] = {}
-    rows = lake.read("fetches", columns=["crawl", "target", "planned", "pending", "reason"])
+    rows = rows.filter(pc.greater(rows["pending"], 0))
     for row in rows.sort_by([("pending", "descending"), ("target", "ascending")]).to_pylist():
         # of the parts of a set, the one with the most missing captures comes first
         partition = key_of(Slice(row["crawl"], row["target"]))
@@ -309,13 +322,15 @@ def locators_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
 
 def _read_latest_lookups(workspace: Workspace, scope: Scope) -> Iterator[tuple[str, str, str]]:
     """Yields crawl, target and index of lookups that may be compared with a second one, the newest first."""
-    columns = ["crawl", "target", "located_by", "captures", "looked_up_at"]
     for where in _row_filters(scope.slices):
-        rows = workspace.lake.read("lookups", where, columns)
-        rows = rows.filter(pc.less_equal(rows["captures"], _MAX_COMPARED_CAPTURES))
-        order = [("looked_up_at", "descending"), ("crawl", "ascending"), ("target", "ascending")]
-        for row in rows.sort_by(order).slice(0, _MAX_TRIED_PARTITIONS).to_pylist():
-            yield row["crawl"], row["target"], row["located_by"]
+        rows = read_notes(workspace.lake, (LOCATE,), where)
+        keys = (
+            (-row.committed_at.timestamp(), row.slice_, row.note["located_by"])
+            for row in rows
+            if row.committed_at is not None and row.note["captures"] <= _MAX_COMPARED_CAPTURES
+        )
+        for _, slice_, located_by in nsmallest(_MAX_TRIED_PARTITIONS, keys):
+            yield slice_.crawl, slice_.target, located_by
 
 
 def _repeat_lookup(workspace: Workspace, crawl: str, slug: str, first: str) -> LookupResult | None:

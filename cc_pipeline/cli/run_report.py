@@ -47,13 +47,11 @@ def print_run_summary(
     changes: Mapping[Slice, PartitionChange],
     targets: Sequence[Target],
     forgotten: Collection[str] = (),
-    *,
-    is_withheld: bool = False,
 ) -> None:
     """Prints a table of what this run did with each partition, then notes on empty targets and missing captures.
 
     Targets and set members without captures are named: an empty result looks like success. ``changes`` is ordered by
-    crawl; ``forgotten`` are new targets that were not kept. ``is_withheld``: some rows are not published.
+    crawl; ``forgotten`` are new targets that were not kept.
     """
     by_slug = {target.slug: target for target in targets}
     if len(changes) <= _MAX_PAIR_ROWS:
@@ -71,7 +69,7 @@ def print_run_summary(
     if not is_robots_run:
         # members are counted over all subsets: the run that fetched their pages has reported them
         _note_missing_members(settings, changes, by_slug)
-    _print_missing_captures(settings, changes, is_withheld=is_withheld)
+    _print_missing_captures(settings, changes)
 
 
 def print_crawl_line(part: Part) -> None:
@@ -147,7 +145,7 @@ def _print_subset_summary(parts: Sequence[Part], *, details: bool) -> None:
     )
     if sets := [slug for slug in found_slugs if by_slug[slug].members]:
         _note_absent_members(sets, {slice_.crawl for slice_ in changes}, settings, details=details)
-    _print_missing_captures(settings, changes, is_withheld=any(part.is_withheld for part in parts))
+    _print_missing_captures(settings, changes)
 
 
 def _sum_changes(changes: Mapping[Slice, PartitionChange]) -> tuple[int, int, int, int, int]:
@@ -404,11 +402,11 @@ def _count_ledger(settings: Settings, changes: Mapping[Slice, PartitionChange]) 
             ],
         ).fetchone()
     assert row is not None
-    # withheld rows are not in the ledger: then the sums are more complete
+    # rows that a publication leaves out are not in the ledger: then the sums are more complete
     return _LedgerCounts(*row) if row[0] and bool(row[1]) == bool(totals.pending) else totals
 
 
-def _print_missing_captures(settings: Settings, changes: Mapping[Slice, PartitionChange], *, is_withheld: bool) -> None:
+def _print_missing_captures(settings: Settings, changes: Mapping[Slice, PartitionChange]) -> None:
     from cc_pipeline.extraction.fetch_counts import share
 
     counts = _count_ledger(settings, changes)
@@ -437,5 +435,5 @@ def _print_missing_captures(settings: Settings, changes: Mapping[Slice, Partitio
             "To list them: "
             "cc-pipeline sql \"SELECT url, digest_check FROM ledger WHERE digest_check = 'mismatch'\""
         )
-    if planned and not counts.pending and not counts.lost and not counts.mismatched and not is_withheld:
+    if planned and not counts.pending and not counts.lost and not counts.mismatched:
         console.print(f"all {format_count(planned, 'capture', 'are')} fetched and stored", style="green")

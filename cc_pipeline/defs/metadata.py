@@ -14,19 +14,14 @@ from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.workspace.workspace import Workspace
 
-#: The name of the row count of a table if targets overlap: Dagster's own count would be too high.
-SHARED_ROWS: Final = "rows in the lake, for each target"
 #: Characters with a meaning in Markdown; an underline inside of a word has none.
 _MARKS: Final = re.compile(r"[\\`*\[\]<>#!~&]|(?<![^\W_])_|_(?![^\W_])")
 _ESCAPED: Final = r"\\\g<0>"
 
 
-def row_counts(partition: int, table: int | None = None) -> dict[str, dg.MetadataValue]:
-    """Returns the number of rows of a partition, and of its whole ``table``, if it has one: the UI's page of an asset
-    shows the numbers of the newest partition."""
-    return to_metadata(
-        {"dagster/partition_row_count": partition} | ({} if table is None else {"dagster/row_count": table})
-    )
+def row_counts(rows: int) -> dict[str, dg.MetadataValue]:
+    """Returns the number of rows of a partition."""
+    return to_metadata({"dagster/partition_row_count": rows})
 
 
 def stage_metadata(report: StageReport) -> dict[str, dg.MetadataValue]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Final, TypeAlias
 
 import dagster as dg
@@ -15,13 +14,12 @@ from cc_pipeline.defs.declared.assets import EXTRACTED
 from cc_pipeline.defs.engines import LOCAL, find_engine
 from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.lineage import event_metadata
-from cc_pipeline.defs.metadata import SHARED_ROWS, format_list, row_counts, to_metadata
+from cc_pipeline.defs.metadata import format_list, row_counts, to_metadata
 from cc_pipeline.defs.partitions import StepContext, partition_key
 from cc_pipeline.defs.partitions_in_flight import EXTRACTED as LAST_FIRST
 from cc_pipeline.defs.publication import RunPublisher
 from cc_pipeline.defs.recording import Described, PartitionRun
 from cc_pipeline.extraction.failure_isolation import Throttling, affects_all_targets
-from cc_pipeline.extraction.reusable_records import find_sharing
 from cc_pipeline.extraction.run import PartitionResult
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.progress import format_count
@@ -119,11 +117,8 @@ def _pair(key: str) -> tuple[str, str]:
     return crawl, domain
 
 
-def partition_metadata(
-    report: StageReport, slug: str, table: str, table_rows: int, *, is_shared: bool = False
-) -> dict[str, dg.MetadataValue]:
-    """Returns the metrics of one partition of ``table``, which has ``table_rows`` in all. Rows of captures that several
-    targets have (``is_shared``) get a name of their own, since each is published once.
+def partition_metadata(report: StageReport, slug: str, table: str) -> dict[str, dg.MetadataValue]:
+    """Returns the metrics of one partition of ``table``.
 
     An event is stored twice and permanently, so it has no zeros, and no costs of several partitions together:
     :func:`group_costs` has those.
@@ -141,9 +136,7 @@ def partition_metadata(
         values["seconds"] = round(report.seconds, 3)
         if report.notes:
             notes["notes"] = format_list(report.notes)
-    if is_shared:
-        values[SHARED_ROWS] = table_rows
-    return {**row_counts(rows, None if is_shared else table_rows), **to_metadata(values), **notes}
+    return {**row_counts(rows), **to_metadata(values), **notes}
 
 
 def group_costs(report: StageReport, table: str) -> str:
@@ -163,17 +156,17 @@ class _Descriptions:
         self._workspace = workspace
         self._namespace = namespace
         self._described_tables: set[str] = set()
-        self._row_counts: dict[str, tuple[StageReport, int]] = {}
+        self._logged_reports: dict[str, StageReport] = {}
 
     def describe(self, partition_result: PartitionResult, table: str) -> Described:
         """Returns the metadata of a partition of ``table`` for the UI, and the version of its rows if the stage has
         one."""
         report = partition_result.reports[table]
         target_metrics = report.per_target[partition_result.slug]
-        rows = self._table_rows(report, table)
-        metadata = partition_metadata(
-            report, partition_result.slug, table, rows, is_shared=self._is_shared
-        ) | self._engine(table)
+        if self._logged_reports.get(table) is not report and len(report.per_target) > 1:
+            self._context.log.info(group_costs(report, table))
+        self._logged_reports[table] = report
+        metadata = partition_metadata(report, partition_result.slug, table) | self._engine(table)
         if self._workspace.settings.column_events and table not in self._described_tables:
             self._described_tables.add(table)
             metadata |= event_metadata(table, EXTRACTED[table], self._namespace)
@@ -186,18 +179,3 @@ class _Descriptions:
         if settings.engine == LOCAL or table == "captures":
             return {}
         return {"engine": dg.MetadataValue.text(find_engine(settings.engine).describe(settings))}
-
-    def _table_rows(self, report: StageReport, table: str) -> int:
-        previous_report, count = self._row_counts.get(table, (None, 0))
-        if previous_report is not report:
-            count = self._workspace.lake.row_count(table)
-            self._row_counts[table] = report, count
-            if len(report.per_target) > 1:
-                self._context.log.info(group_costs(report, table))
-        return count
-
-    @cached_property
-    def _is_shared(self) -> bool:
-        """Whether targets can share captures, so that a table may have some captures more than once. It reads all
-        targets of the lake, so it is computed once per step."""
-        return bool(find_sharing(self._workspace.lake))

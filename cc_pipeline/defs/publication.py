@@ -66,16 +66,15 @@ class RunPublisher:
             return
         # results of the run stay, whatever happens here: the next publication shows them
         try:
-            with self._workspace.lake.hold_versions():
-                lag = find_publication_lag(self._workspace)
-                if lag is not None and self._is_due(lag, at_end=at_end):
-                    input_tags = find_inputs(self._context.instance, self._namespace)
-                    self._last_publication = merge_and_publish(self._workspace)
-                    self._record(self._last_publication, input_tags, failed)
-                elif lag is None and at_end and self._last_publication is not None:
-                    # it was recorded before some partitions that it shows, so it would count as older than these
-                    input_tags = find_inputs(self._context.instance, self._namespace)
-                    self._record(self._last_publication, input_tags, failed)
+            lag = find_publication_lag(self._workspace)
+            if lag is not None and self._is_due(lag, at_end=at_end):
+                input_tags = find_inputs(self._context.instance, self._namespace)
+                self._last_publication = merge_and_publish(self._workspace)
+                self._record(self._last_publication, input_tags, failed)
+            elif lag is None and at_end and self._last_publication is not None:
+                # it was recorded before some partitions that it shows, so it would count as older than these
+                input_tags = find_inputs(self._context.instance, self._namespace)
+                self._record(self._last_publication, input_tags, failed)
         except CcPipelineError as fault:
             self._context.log.warning(f"cc.duckdb was not published and still shows the earlier rows: {fault}")
 

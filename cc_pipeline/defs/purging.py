@@ -7,7 +7,6 @@ import dagster as dg
 
 from cc_pipeline.automation import watch_list
 from cc_pipeline.automation.known_keys import find_target, find_unfinished_purges, read_defined_slugs
-from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.commoncrawl.slice_slugs import is_named_captures
 from cc_pipeline.commoncrawl.target import WHERE_SLUG
 from cc_pipeline.defs.automation.watched import refuse_watched
@@ -20,12 +19,12 @@ from cc_pipeline.defs.partition_runs import logged_progress
 from cc_pipeline.defs.partitions_in_flight import UNFINISHED, find_in_flight
 from cc_pipeline.defs.run_notes import ordered_keys
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.slice import Slice
-from cc_pipeline.lake.streaming import stream_rows
+from cc_pipeline.lake.slice import LOCATE, Slice
+from cc_pipeline.lake.slices import list_slices
 from cc_pipeline.lake.target_definitions import read_definitions
-from cc_pipeline.maintenance.purge import PurgeReport, purge, refuse_if_fetching, remove_empty_targets
+from cc_pipeline.maintenance.purge import PurgeReport, purge, remove_empty_targets
 from cc_pipeline.maintenance.purge_plan import PurgePlan, plan_purge, require_plan_digest
-from cc_pipeline.records.file_leases import RUNS, leases_of
+from cc_pipeline.records.file_leases import list_active_leases
 from cc_pipeline.workspace.workspace import Workspace
 
 
@@ -46,7 +45,6 @@ def purge_target(
     """
     keys = ordered_keys(instance, namespace)
     _refuse_running(workspace, instance, namespace, plan.slug, keys, own_run, any_run=now)
-    refuse_if_fetching(workspace, plan.slug, plan.slices)
     _unregister(workspace, instance, plan, namespace)
     # a schedule's tick may have started it in between; from now on none does
     try:
@@ -58,34 +56,31 @@ def purge_target(
 
 
 def remove_target(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan) -> None:
-    """Removes a target without captures: its key, definition, and empty slices. Raises ``EnvironmentFault`` if a run
-    has the target."""
+    """Removes a target without captures: its key and definition. Raises ``EnvironmentFault`` if a run has the
+    target."""
     _refuse_running(workspace, instance, OWN_HOME, plan.slug, ordered_keys(instance), "", any_run=False)
-    refuse_if_fetching(workspace, plan.slug, plan.slices)
     _unregister(workspace, instance, plan, OWN_HOME)
-    remove_empty_targets(workspace, {plan.slug}, plan.slices)
+    remove_empty_targets(workspace, {plan.slug})
 
 
 def forget_unfound_targets(
     workspace: Workspace, instance: dg.DagsterInstance, slices: Mapping[str, Collection[Slice]]
 ) -> list[str]:
-    """Removes targets of which a run found nothing: their keys, definitions and empty ``slices``; returns them. Targets
-    are kept if they are on the watch list, in an unfinished run, located elsewhere, or have captures that a person
+    """Removes targets of which a run found nothing in ``slices``: their keys and definitions; returns them. Targets are kept if they are on the watch list, in an unfinished run, located elsewhere, or have captures that a person
     listed. Raises ``EnvironmentFault`` when the lake cannot be read or written."""
     keep = {target.slug for target in watch_list.read(workspace.settings.watch_list_path)}
     keep |= {slug for slug in slices if is_named_captures(slug) and WHERE_SLUG not in slug}
     run_slices = {slice_ for target_slices in slices.values() for slice_ in target_slices}
-    for batch in stream_rows(
-        workspace.lake, "lookups", {"target": sorted({run_slice.target for run_slice in run_slices})}, SLICE
-    ):
-        located = (Slice(row["crawl"], row["target"]) for row in batch.to_pylist())
-        keep |= {located_slice.partition.target for located_slice in located if located_slice not in run_slices}
+    for located in list_slices(workspace.lake, LOCATE, {"target": sorted({one.target for one in run_slices})}):
+        keep |= {located.partition.target} - ({located.partition.target} if located in run_slices else set())
     keep |= {*find_unfinished_runs(instance, [*slices])}
-    keep |= {slug for run in leases_of(workspace.storage, RUNS)[0] for slug in slices if run.concerns([slug])}
+    for crawl in {slice_.crawl for slice_ in run_slices}:
+        for holding in list_active_leases(workspace.storage, crawl):
+            keep |= {slug for slug in slices if holding.concerns([slug])}
     removed = [slug for slug in slices if slug not in keep]
     if removed:
         delete_keys(instance, domains=removed)
-        remove_empty_targets(workspace, {*removed}, [slice_ for slug in removed for slice_ in slices[slug]])
+        remove_empty_targets(workspace, {*removed})
     return removed
 
 
@@ -137,8 +132,7 @@ def purge_one_target(
     known_slugs = {*read_defined_slugs(workspace.lake), *unfinished, *namespace.target_keys(context.instance)}
     slug = find_target(config.target, known_slugs)
     refuse_watched(namespace, slug)
-    written = {**unfinished, **read_definitions(workspace.lake, [slug])}
-    plan = plan_purge(workspace, slug, written.get(slug, slug))
+    plan = plan_purge(workspace, slug, read_definitions(workspace.lake, [slug]).get(slug, slug))
     row_metrics = {f"rows of {table}": count for table, count in plan.rows.items() if count}
     context.add_output_metadata({"plan": plan.digest, **row_metrics})
     for text in plan.sentences:
@@ -147,7 +141,7 @@ def purge_one_target(
         instruction = f"launch this job with dry_run: false and plan: {plan.digest}"
         context.log.warning(f"nothing was changed: this was a dry run. To purge {slug}, {instruction}")
         return
-    require_plan_digest(workspace.place, [plan], config.plan)
+    require_plan_digest([plan], config.plan)
     with logged_progress(context.log):
         report = purge_target(workspace, context.instance, plan, namespace, now=config.now, own_run=context.run_id)
     if report.leftovers is None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from cc_pipeline.commoncrawl.target import Target
     from cc_pipeline.errors import Incomplete
     from cc_pipeline.export.cards import DatasetDescription
     from cc_pipeline.export.provenance import Provenance
+    from cc_pipeline.export.stored_state import StoredState
     from cc_pipeline.export.table_files import Selection
     from cc_pipeline.workspace.workspace import Workspace
 
@@ -34,10 +34,10 @@ class RowsRequest:
 
 @dataclass(frozen=True, slots=True)
 class RecordsRequest:
-    """Stored records to write to ``out``: those of ``targets`` in ``crawls``."""
+    """Stored records to write to ``out``: those that ``state`` has of its targets in ``crawls``."""
 
     workspace: Workspace
-    targets: Sequence[Target]
+    state: StoredState
     crawls: Sequence[str]
     out: Path
     description: DatasetDescription

@@ -21,10 +21,10 @@ from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.documents.schemas import PARSER_VERSION
+from cc_pipeline.export.stored_state import StoredState
 from cc_pipeline.extraction.blocklist import Blocklist, read_blocklist
-from cc_pipeline.harvesting.catalog import columnar_versions
-from cc_pipeline.lake.slice import MANIFEST, Slice
-from cc_pipeline.lake.streaming import stream_rows
+from cc_pipeline.lake.slice import HARVEST, LOCATE, MANIFEST
+from cc_pipeline.lake.slices import SliceRow
 from cc_pipeline.workspace.workspace import Workspace
 
 FORMAT: Final = "cc_pipeline provenance"
@@ -120,63 +120,58 @@ class Provenance:
 
 
 def gather_provenance(
-    workspace: Workspace, targets: Sequence[Target], crawls: Sequence[str], selection: Sequence[str] = ()
+    workspace: Workspace, state: StoredState, crawls: Sequence[str] = (), selection: Sequence[str] = ()
 ) -> Provenance:
-    """Gathers the provenance of rows of ``targets`` (none: all) in ``crawls`` (none: all). ``selection`` are further
-    conditions in words.
-
-    A set may be given by its name alone. Reads two tables and the logs of the lake, and sends no requests. Raises
-    ``EnvironmentFault`` if the lake cannot be read.
-    """
-    lake, source = workspace.lake, workspace.settings.source
-    where: dict[str, Any] = {"crawl": list(crawls)} if crawls else {}
-    targets_by_slug = {target.slug: target for target in targets}
-    if targets_by_slug:
-        # a set that is given by its name has no members, but captures are counted by member
-        targets_by_slug |= workspace.targets(
-            [
-                slug
-                for slug, named_target in targets_by_slug.items()
-                if named_target.kind == "set" and not named_target.members
-            ]
-        )
-        selection = [*selection, _describe_targets(list(targets_by_slug.values()))]
-        where["target"] = [part for row_slugs in workspace.rows_of([*targets_by_slug]).values() for part in row_slugs]
-    else:
-        targets_by_slug = workspace.targets(
-            sorted({whole_slug(slug) for slug in lake.read("targets", columns=["slug"])["slug"].to_pylist()})
-        )
-    columns = ["crawl", "target", "located_by", "index_version", "captures", "members"]
-    lookups = _LookupTotals()
-    for batch in stream_rows(lake, "lookups", where, columns):
-        for row in batch.to_pylist():
-            lookups.add(row)
-    crawl_ids = sorted({*lookups.indexes, *crawls})
-    pinned = {spec: lake.pin(spec).version for spec in ("captures", "records", "page_text")}
+    """Gathers the provenance of rows that ``state`` has of its targets, and names ``crawls`` even if they have none.
+    ``selection`` are further conditions in words. Sends no requests. Raises ``EnvironmentFault`` if the blocklist
+    cannot be read, and the errors of the state's rows."""
+    source, targets = workspace.settings.source, [*state.targets.values()]
+    found = _Totals()
+    for row in state.slice_rows:
+        found.add(row)
     return Provenance(
         redact_address(source) if scheme_of(source) else f"folder {Path(source).name}",
-        tuple(selection),
-        tuple(_list_crawl_sources(workspace, crawl_ids, lookups.indexes)),
-        tuple(_list_outcomes(targets_by_slug, lookups, read_blocklist(workspace))),
-        {name: version for name, version in pinned.items() if version >= 0},
+        (*selection, *([] if state.is_all else [_describe_targets(targets)])),
+        tuple(found.describe_crawl(crawl) for crawl in sorted({*found.indexes, *crawls})),
+        tuple(_list_outcomes(state.targets, found, read_blocklist(workspace))),
+        state.versions,
+        state.published,
     )
 
 
 @dataclass(slots=True)
-class _LookupTotals:
-    """The totals of lookups: captures by target and member, crawls by target, and the version of each index by
-    crawl."""
+class _Totals:
+    """The totals of lookups: captures by target and member, crawls by target, and the version of each index by crawl;
+    and of crawls the path list and the versions of the harvested subsets."""
 
     captures: Counter[tuple[str, str]] = field(default_factory=Counter)
     crawls: dict[str, set[str]] = field(default_factory=dict)
     indexes: dict[str, dict[str, str]] = field(default_factory=dict)
+    path_lists: dict[str, str | None] = field(default_factory=dict)
+    harvested: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        slug, kinds = whole_slug(row["target"]), self.indexes.setdefault(row["crawl"], {})
-        kinds[row["located_by"]] = max(kinds.get(row["located_by"], ""), row["index_version"] or "")
-        self.crawls.setdefault(slug, set()).add(row["crawl"])
-        for member_row in row["members"] or [{"member": "", "captures": row["captures"]}]:
-            self.captures[slug, member_row["member"]] += member_row["captures"]
+    def add(self, row: SliceRow) -> None:
+        crawl, slug = row.slice_.crawl, whole_slug(row.slice_.target)
+        if row.stage == MANIFEST.label:
+            self.path_lists[crawl] = row.input.get("paths")
+        elif row.stage == HARVEST.label:
+            self.harvested[crawl] = row.note.get("versions", {})
+        elif row.stage == LOCATE.label and row.note:
+            kinds = self.indexes.setdefault(crawl, {})
+            kind = row.note["located_by"]
+            kinds[kind] = max(kinds.get(kind, ""), row.note["index_version"] or "")
+            self.crawls.setdefault(slug, set()).add(crawl)
+            members = (row.details or {}).get("members") or [{"member": "", "captures": row.note["captures"]}]
+            for member_row in members:
+                self.captures[slug, member_row["member"]] += member_row["captures"]
+
+    def describe_crawl(self, crawl: str) -> CrawlSource:
+        """The indexes that named captures in a crawl."""
+        kinds = self.indexes.get(crawl, {})
+        digests = {kind: digest for kind, digest in kinds.items() if kind != "parquet" and digest}
+        if "parquet" in kinds:
+            digests |= {f"columnar, {subset}": version for subset, version in self.harvested.get(crawl, {}).items()}
+        return CrawlSource(crawl, self.path_lists.get(crawl), dict(sorted(digests.items())))
 
 
 def name_of(target: Target) -> str:
@@ -192,29 +187,14 @@ def _describe_targets(targets: Sequence[Target]) -> str:
     return f"targets: {', '.join(names)}" + (f", and {more_count:,} more" if more_count else "")
 
 
-def _list_crawl_sources(
-    workspace: Workspace, crawls: Sequence[str], indexes: Mapping[str, Mapping[str, str]]
-) -> Iterator[CrawlSource]:
-    path_lists = MANIFEST.read_input_digests(workspace.lake, [Slice(crawl) for crawl in crawls])
-    harvested = columnar_versions(workspace.lake, crawls)
-    for crawl in crawls:
-        index_digests = indexes.get(crawl, {})
-        crawl_digests = {kind: digest for kind, digest in index_digests.items() if kind != "parquet" and digest}
-        if "parquet" in index_digests:
-            crawl_digests |= {
-                f"columnar, {subset}": version for (name, subset), version in harvested.items() if name == crawl
-            }
-        yield CrawlSource(crawl, path_lists[Slice(crawl)], dict(sorted(crawl_digests.items())))
-
-
 def _list_outcomes(
-    targets_by_slug: Mapping[str, Target], lookups: _LookupTotals, blocklist: Blocklist
+    targets_by_slug: Mapping[str, Target], found: _Totals, blocklist: Blocklist
 ) -> Iterator[TargetOutcome]:
     """Yields the outcome of each target, and of each member of a set."""
     for slug, target in targets_by_slug.items():
-        crawl_count = len(lookups.crawls.get(slug, ()))
+        crawl_count = len(found.crawls.get(slug, ()))
         for member in target.members or (target,):
-            count = lookups.captures[slug, member.definition if target.members else ""]
+            count = found.captures[slug, member.definition if target.members else ""]
             outcome = "found" if count else "empty" if crawl_count else "not here"
             if not count and blocklist.touching(member):
                 outcome = "refused"

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import duckdb
 
@@ -246,15 +245,6 @@ def _make_macros(connection: duckdb.DuckDBPyConnection, macros: Sequence[Sequenc
                 make_macros(connection, group)
     finally:
         connection.execute(f"USE {quote_name(earlier_database)}")
-
-
-def published_at(connection: duckdb.DuckDBPyConnection) -> datetime | None:
-    """Returns when the file was published; ``None`` for files without published tables."""
-    try:
-        [(moment,)] = connection.execute("SELECT max(published_at) FROM main.publication").fetchall()
-    except duckdb.Error:
-        return None
-    return cast("datetime | None", moment)
 
 
 def _published(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, list[str]]]:

@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 
 from cc_pipeline.capture_columns import CAPTURE, NO_STATUS
-from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.export.files import ExportedTable, open_scratch_folder, whole_file, write_export_documents
 from cc_pipeline.export.format import RecordsRequest, Written
+from cc_pipeline.export.stored_state import StoredState
 from cc_pipeline.export.wacz import Page, Wacz, write_wacz
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.lake.streaming import count_rows, stream_rows, stream_slices
+from cc_pipeline.lake.streaming import stream_rows, stream_slices
 from cc_pipeline.progress import format_count
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -47,7 +47,7 @@ def write_wacz_export(request: RecordsRequest) -> Written:
     """
     out = request.out
     with open_scratch_folder(out) as scratch, whole_file(out) as path:
-        wacz, ledger = _write_wacz(request.workspace, request.targets, request.crawls, path, scratch)
+        wacz, ledger = _write_wacz(request.workspace, request.state, request.crawls, path, scratch)
     lost = {name: count for name, count in ledger.outcomes.items() if name != "fetched"}
     if wacz.left_out:
         lost["left out"] = wacz.left_out
@@ -75,15 +75,14 @@ def write_wacz_export(request: RecordsRequest) -> Written:
 
 
 def _write_wacz(
-    workspace: Workspace, targets: Sequence[Target], crawls: Sequence[str], path: Path, scratch: Path
+    workspace: Workspace, state: StoredState, crawls: Sequence[str], path: Path, scratch: Path
 ) -> tuple[Wacz, _OutcomeCounts]:
-    slugs = _rows_of_targets(workspace, targets)
     ledger = _OutcomeCounts()
-    names = ", ".join(target.definition for target in targets)
+    names = ", ".join(target.definition for target in state.targets.values())
     wacz = write_wacz(
         path,
-        _records(workspace, crawls, slugs, ledger, scratch),
-        _pages(workspace, crawls, slugs, scratch),
+        _records(workspace, crawls, state, ledger, scratch),
+        _pages(workspace, crawls, state, scratch),
         workspace.storage,
         scratch,
         title=f"{names} in {', '.join(crawls)}"[:500],
@@ -99,13 +98,15 @@ def _write_wacz(
 
 
 def _records(
-    workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], ledger: _OutcomeCounts, scratch: Path
+    workspace: Workspace, crawls: Sequence[str], state: StoredState, ledger: _OutcomeCounts, scratch: Path
 ) -> Iterator[Mapping[str, Any]]:
     """Yields each fetched capture once, in the order of the files. The ledger counts the other captures too."""
     schema = workspace.lake.specs["records"].schema
     for crawl in crawls:
         rows = OrderedRows(schema, _ORDER, scratch)
-        for batch in stream_rows(workspace.lake, "records", {"crawl": crawl, "target": list(slugs)}):
+        generations = state.find_generations("records", crawl)
+        where = {"crawl": crawl, "target": [*generations]}
+        for batch in stream_rows(workspace.lake, "records", where, generations=generations.values()):
             rows.add(batch)
         previous_place: tuple[Any, ...] | None = None
         for batch in rows.batches():
@@ -121,11 +122,12 @@ def _records(
                     yield row
 
 
-def _pages(workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], scratch: Path) -> Iterator[Page]:
+def _pages(workspace: Workspace, crawls: Sequence[str], state: StoredState, scratch: Path) -> Iterator[Page]:
     schema = pa.schema([workspace.lake.specs["page_text"].schema.field(name) for name in _PAGE])
     for crawl in crawls:
         rows = OrderedRows(schema, ("warc_filename", "warc_record_offset"), scratch)
-        for batch in stream_slices(workspace.lake, "page_text", crawl, slugs, _PAGE):
+        generations = state.find_generations("page_text", crawl)
+        for batch in stream_slices(workspace.lake, "page_text", crawl, [*generations], _PAGE, generations.values()):
             rows.add(batch)
         previous_place: tuple[Any, ...] | None = None
         for batch in rows.batches():
@@ -136,14 +138,3 @@ def _pages(workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], sc
                 previous_place = place
                 if row["fetch_status"] in (None, NO_STATUS) or row["fetch_status"] in _GOOD:
                     yield Page(row["url"], row["fetch_time"], row["title"])
-
-
-def find_crawls(workspace: Workspace, table: str, targets: Sequence[Target]) -> list[str]:
-    """Returns the crawls in which ``table`` has rows of ``targets``, newest first."""
-    slugs = _rows_of_targets(workspace, targets)
-    return sorted({crawl for (crawl,) in count_rows(workspace.lake, table, {"target": slugs}, ["crawl"])})[::-1]
-
-
-def _rows_of_targets(workspace: Workspace, targets: Sequence[Target]) -> list[str]:
-    """Returns the slugs under which tables have rows of ``targets``."""
-    return [part for slugs in workspace.rows_of([target.slug for target in targets]).values() for part in slugs]

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.blocklist import Blocklist, read_list_number, read_numbered_list
 from cc_pipeline.extraction.plan import SliceRequest
 from cc_pipeline.extraction.slice_selection import TargetSlices, build_slice_requests, list_candidates
@@ -108,18 +107,13 @@ class RunState:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._states: dict[tuple[str, str], GroupState] = {}
-        self._known: set[str] = set()
 
     def take(self, crawl: str, slugs: Sequence[str]) -> GroupState:
-        """The state of targets: from the stage before, else from the lake. Raises as :func:`read_group_state`, and
-        ``EnvironmentFault`` for targets that were removed since the run began: a purge must not be undone by it."""
+        """The state of targets: from the stage before, else from the lake. Raises as :func:`read_group_state`."""
         states = [self._states.pop((crawl, slug), None) for slug in slugs]
         kept = [state for state in states if state is not None]
         if len(kept) < len(states) or len({state.list_number for state in kept}) != 1:
-            self._refuse_removed(slugs)
-            state = read_group_state(self._workspace, crawl, slugs)
-            self._known |= {*slugs}
-            return state
+            return read_group_state(self._workspace, crawl, slugs)
         requested: dict[str, tuple[Slice, ...]] = {}
         additional: dict[str, tuple[Slice, ...]] = {}
         requests: dict[Slice, SliceRequest] = {}
@@ -133,14 +127,6 @@ class RunState:
             versions |= state.versions
         target_slices = TargetSlices(crawl, requested, additional)
         return GroupState(target_slices, requests, slice_states, versions, kept[0].list_number, kept[0].blocklist)
-
-    def _refuse_removed(self, slugs: Sequence[str]) -> None:
-        known = [slug for slug in slugs if slug in self._known]
-        stored = read_stored_versions(self._workspace.lake, known)
-        if removed := [slug for slug in known if slug not in stored]:
-            raise EnvironmentFault(
-                f"{removed[0]} was removed during this run", f"To have it again, add it: cc-pipeline add {removed[0]}"
-            )
 
     def keep(self, state: GroupState) -> None:
         """Passes a state to the next stage."""

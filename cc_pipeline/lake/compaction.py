@@ -14,14 +14,16 @@ import heapq
 import json
 import math
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import count
-from typing import Final
+from itertools import chain
+from typing import Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,10 +31,10 @@ from cc_pipeline.capture_columns import TIMESTAMP
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.files import write_files
 from cc_pipeline.lake.keyed import TRIES, update_rows
-from cc_pipeline.lake.lake import GENERATION, SEQ, Lake, TableSpec
+from cc_pipeline.lake.lake import GENERATION, REMOVED, SEQ, Lake, TableSpec
 from cc_pipeline.lake.layout import MAX_SMALL_FILES, StoredFile, clustered_by, find_due_merges, list_stored_files
 from cc_pipeline.lake.ordered import find_group_starts
-from cc_pipeline.lake.slices import CONDEMNED, SLICES, Liveness, read_liveness
+from cc_pipeline.lake.slices import CONDEMNED, SLICES, read_liveness
 from cc_pipeline.lake.streaming import count_generations, stream_files
 
 #: The share of a file's rows that are dead from which on it is rewritten.
@@ -41,20 +43,27 @@ _DEAD_SHARE: Final = 0.2
 _RETENTION: Final = timedelta(days=7)
 #: Rows of a table with a key that are looked at together.
 _KEYED_ROWS: Final = 16_384
+#: Bytes of a file up to which its rows are read at once.
+_SMALL_FILE: Final = 256 << 10
 #: Condemned generations that are remembered in a crawl.
 _MAX_CONDEMNED: Final = 100_000
+
+#: Gives the rows of each generation in a file.
+_CountRows: TypeAlias = Callable[[StoredFile], Counter[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """The limits of merging: crawls with more than ``max_small_files`` small files are merged, at most ``max_bytes`` in
     one go, and no merge begins after ``until`` (``time.monotonic()``). ``drops_dead``: files with many rows that no
-    longer count are rewritten too, for which the generations of all files are counted."""
+    longer count are rewritten too, for which the generations of all files are counted. ``purged_crawls`` are those whose rows
+    of purged targets are dropped: elsewhere these say which stored records a purge has to delete."""
 
     max_small_files: int = field(default_factory=lambda: MAX_SMALL_FILES)
     max_bytes: int | None = None
     until: float = math.inf
     drops_dead: bool = True
+    purged_crawls: Collection[str] = ()
 
 
 def is_due(lake: Lake, table: str, bounds: Bounds) -> bool:
@@ -75,58 +84,58 @@ def compact(lake: Lake, table: str, bounds: Bounds) -> int:
     Raises ``EnvironmentFault`` when the lake cannot be read or written.
     """
     spec = lake.specs[table]
-    replaced, tried = 0, set[frozenset[str]]()
-    while time.monotonic() < bounds.until:
-        step = _find_step(lake, spec, bounds)
-        paths = frozenset(file.path for file in step.files) if step is not None else frozenset()
-        # a merge that left as many files as there were would be due for ever
-        if step is None or paths in tried or not _replace(lake, spec, step):
-            break
-        tried.add(paths)
-        replaced += len(step.files)
+    replaced, counts = 0, dict[str, Counter[int]]()
+
+    def count_rows(file: StoredFile) -> Counter[int]:
+        # files never change
+        if file.path not in counts:
+            counts[file.path] = count_generations(lake, table, file)
+        return counts[file.path]
+
+    for crawl in sorted({file.crawl for file in lake.pin(table).stored_files()}):
+        while time.monotonic() < bounds.until:
+            step = _find_step(lake, spec, crawl, bounds, count_rows)
+            added = None if step is None else _replace(lake, spec, step)
+            if step is None or added is None:
+                break
+            replaced += len(step.files)
+            # a merge that changed nothing would be due for ever
+            if len(added) >= len(step.files) and _sum_rows(added) == _sum_rows(step.files):
+                break
     return replaced
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """Files of one partition that are merged, without rows of the generations ``dropped``. ``version`` is that of the
-    table, and ``rows`` how many rows are left (``None``: not known)."""
+    """Files of one partition that are merged, without rows of the generations ``dropped``: ``rows`` are left (``None``:
+    not known)."""
 
     files: Sequence[StoredFile]
     dropped: pa.Array
     rows: int | None = None
 
 
-def _find_step(lake: Lake, spec: TableSpec, bounds: Bounds) -> _Step | None:
-    pinned = lake.pin(spec.name)
-    by_crawl: dict[str, list[StoredFile]] = {}
-    for file in pinned.stored_files():
-        by_crawl.setdefault(file.crawl, []).append(file)
-    for crawl, files in sorted(by_crawl.items()):
-        merges = find_due_merges(files, bounds.max_small_files, bounds.max_bytes) if clustered_by(spec) else []
-        if spec.key:
-            step = _Step(merges[0], pa.array([], pa.int64())) if merges else _find_superseded(lake, spec, files, bounds)
-        elif merges or bounds.drops_dead:
-            step = _find_slice_step(lake, spec, crawl, files, merges, bounds)
-        else:
-            step = None
-        if step is not None:
-            return step
-    return None
-
-
-def _find_superseded(lake: Lake, spec: TableSpec, files: Sequence[StoredFile], bounds: Bounds) -> _Step | None:
-    """All files of a partition of a table with a key, if many of their rows are superseded."""
-    if not bounds.drops_dead or len(files) < 2:
+def _find_step(lake: Lake, spec: TableSpec, crawl: str, bounds: Bounds, count_rows: _CountRows) -> _Step | None:
+    files = [file for file in lake.pin(spec.name).stored_files() if file.crawl == crawl]
+    merges = find_due_merges(files, bounds.max_small_files, bounds.max_bytes) if clustered_by(spec) else []
+    if spec.key:
+        if not merges and bounds.drops_dead and _has_many_superseded(lake, spec, files):
+            merges = [files]
+        return _Step(merges[0], pa.array([], pa.int64())) if merges else None
+    is_purged = crawl in bounds.purged_crawls
+    if not merges and not bounds.drops_dead and not is_purged:
         return None
-    key = _own_key(spec)
-    keys = pa.schema([spec.stored_schema.field(name) for name in (*key, SEQ.name)])
-    tables = [
-        pa.Table.from_batches(batches, keys) for batches in stream_files(lake, _addresses(lake, spec, files), keys)
-    ]
-    rows = pa.concat_tables(tables)
-    distinct = rows.group_by(key).aggregate([]).num_rows
-    return _Step(files, pa.array([], pa.int64())) if rows.num_rows - distinct > _DEAD_SHARE * rows.num_rows else None
+    looked_at = files if bounds.drops_dead or is_purged else merges[0]
+    return _find_slice_step(lake, spec, crawl, looked_at, merges, count_rows, is_purged=is_purged)
+
+
+def _has_many_superseded(lake: Lake, spec: TableSpec, files: Sequence[StoredFile]) -> bool:
+    """Whether many rows of a table with a key would be dropped."""
+    names = {*spec.key, SEQ.name, REMOVED.name, "committed_at"}
+    columns = pa.schema([column for column in spec.stored_schema if column.name in names])
+    addresses = _addresses(lake, spec, files)
+    rows = pa.Table.from_batches(chain.from_iterable(stream_files(lake, addresses, columns)), columns)
+    return bool(np.count_nonzero(~_find_kept(spec, _sort_by_key(spec, rows))) > _DEAD_SHARE * rows.num_rows)
 
 
 def _find_slice_step(
@@ -135,54 +144,45 @@ def _find_slice_step(
     crawl: str,
     files: Sequence[StoredFile],
     merges: Sequence[Sequence[StoredFile]],
-    bounds: Bounds,
+    count_rows: _CountRows,
+    *,
+    is_purged: bool,
 ) -> _Step | None:
-    """The next files of a crawl to be merged: those with dead rows alone, those that are due, those with many dead."""
-    looked_at = files if bounds.drops_dead else merges[0]
-    counts = {file.path: count_generations(lake, spec.name, file) for file in looked_at}
-    liveness = read_liveness(lake, spec.name, crawl)
-    counts = _condemn_orphans(lake, spec, crawl, looked_at, counts, liveness)
-    dropped = pa.array(sorted({*liveness.dead.to_pylist()}), pa.int64())
-    droppable = {*dropped.to_pylist()} | counts.pop("", Counter()).keys()
+    """The next of ``files`` to be merged: those with dead rows alone, those that are due, those with many dead;
+    ``is_purged``: and those with any row of a purged target."""
+    known, droppable = _find_droppable(lake, spec, crawl, files, count_rows)
+    purged = {*read_liveness(lake, spec.name, crawl).purged.to_pylist()} if is_purged else set[int]()
+    droppable |= purged
+    with_purged = [file for file in files if not purged.isdisjoint(count_rows(file))]
+    known += [file for file in with_purged if file not in known]
     kept = {
-        path: sum(n for number, n in of_file.items() if number not in droppable) for path, of_file in counts.items()
+        file.path: sum(rows for number, rows in count_rows(file).items() if number not in droppable) for file in known
     }
-    known = [file for file in looked_at if file.path in counts]
     candidates = [[file for file in known if not kept[file.path]]]
-    candidates += [[file for file in merge if file.path in counts] for merge in merges]
-    candidates += [
-        [file] for file in known if kept[file.path] <= (1 - _DEAD_SHARE) * file.rows and kept[file.path] < file.rows
-    ]
+    candidates += [[file for file in merge if file.path in kept] for merge in merges]
+    candidates += [[file] for file in with_purged]
+    candidates += [[file] for file in known if kept[file.path] <= (1 - _DEAD_SHARE) * file.rows]
     for chosen in candidates:
         if len(chosen) > 1 or any(kept[file.path] < file.rows for file in chosen):
             return _Step(chosen, pa.array(sorted(droppable), pa.int64()), sum(kept[file.path] for file in chosen))
     return None
 
 
-def _condemn_orphans(
-    lake: Lake,
-    spec: TableSpec,
-    crawl: str,
-    files: Sequence[StoredFile],
-    counts: Mapping[str, Counter[int]],
-    liveness: Liveness,
-) -> dict[str, Counter[int]]:
-    """``counts`` without files that may have rows of a run that is about to commit. Orphans in files of a week ago are
-    condemned: they are under an empty path."""
-    named = {*liveness.current.to_pylist(), *liveness.dead.to_pylist(), *liveness.recent.to_pylist()}
+def _find_droppable(
+    lake: Lake, spec: TableSpec, crawl: str, files: Sequence[StoredFile], count_rows: _CountRows
+) -> tuple[list[StoredFile], set[int]]:
+    """``files`` without those that may have rows of a run that is about to commit; and the generations that are dead,
+    or orphans in files of a week ago, which are condemned."""
+    liveness = read_liveness(lake, spec.name, crawl)
     limit = (datetime.now(UTC) - _RETENTION).timestamp() * 1_000
-    result: dict[str, Counter[int]] = {}
-    orphans: Counter[int] = Counter()
-    for file in files:
-        unnamed = {number: n for number, n in counts[file.path].items() if number not in named}
-        if unnamed and file.written_at > limit:
-            continue
-        result[file.path] = counts[file.path]
-        orphans.update(unnamed)
+    unnamed = {file.path: count_rows(file).keys() - liveness.named for file in files}
+    known = [file for file in files if file.written_at <= limit or not unnamed[file.path]]
+    orphans = {number for file in known for number in unnamed[file.path]}
     if orphans:
         condemn(lake, crawl, orphans)
-        result[""] = orphans
-    return result
+        # one of them may have been committed just before
+        liveness = read_liveness(lake, spec.name, crawl)
+    return known, (orphans - liveness.named) | {*liveness.dead.to_pylist()}
 
 
 def condemn(lake: Lake, crawl: str, generations: Iterable[int]) -> None:
@@ -198,14 +198,18 @@ def condemn(lake: Lake, crawl: str, generations: Iterable[int]) -> None:
     update_rows(lake, SLICES.name, {"crawl": crawl, "target": "", "stage": CONDEMNED}, build)
 
 
-def _replace(lake: Lake, spec: TableSpec, step: _Step) -> bool:
-    """Writes the merged files and commits them. ``False`` if some of the files were replaced meanwhile."""
+def _sum_rows(files: Iterable[StoredFile]) -> int:
+    return sum(file.rows for file in files)
+
+
+def _replace(lake: Lake, spec: TableSpec, step: _Step) -> list[StoredFile] | None:
+    """Writes the merged files, commits and returns them. ``None`` if some of the files were replaced meanwhile."""
     removed = {file.path for file in step.files}
     added: list[StoredFile] = []
     if step.rows != 0:
         batches = _merge_keyed(lake, spec, step) if spec.key else _merge_slices(lake, spec, step)
         added = [*write_files(lake, spec, step.files[0].partition, batches, is_quick=False)]
-    if step.rows is not None and sum(file.rows for file in added) != step.rows:
+    if step.rows is not None and _sum_rows(added) != step.rows:
         raise EnvironmentFault(
             f"merging files of {lake.address(spec.name)} would change the number of rows",
             "Nothing was changed. The files differ from the table's log: check if another program wrote there.",
@@ -213,13 +217,13 @@ def _replace(lake: Lake, spec: TableSpec, step: _Step) -> bool:
     for _ in range(TRIES):
         with lake.fixed(spec.name) as handle:
             stored = {file.path for file in list_stored_files(spec, handle)}
-            if added and added[0].path in stored:
-                return True
+            if {file.path for file in added} <= stored and not removed & stored:
+                return added
             if not removed <= stored:
-                return not (removed & stored) and not added
+                return None
             if lake.swap(spec.name, handle, added, step.files, is_data=False):
-                return True
-    return False
+                return added
+    return None
 
 
 def _merge_slices(lake: Lake, spec: TableSpec, step: _Step) -> Iterator[pa.RecordBatch]:
@@ -234,73 +238,99 @@ def _merge_keyed(lake: Lake, spec: TableSpec, step: _Step) -> Iterator[pa.Record
     """The rows of a table with a key, without those that were superseded a week ago."""
     clustered = clustered_by(spec)
     waiting: list[pa.RecordBatch] = []
+    rows = 0
     for batch in merge_files(lake, spec, step.files):
-        is_next = not waiting or waiting[-1].column(clustered)[-1] != batch.column(clustered)[0]
-        if is_next and sum(part.num_rows for part in waiting) > _KEYED_ROWS:
+        if rows > _KEYED_ROWS and waiting[-1].column(clustered)[-1] != batch.column(clustered)[0]:
             yield _drop_superseded(spec, waiting)
-            waiting = []
+            waiting, rows = [], 0
         waiting.append(batch)
+        rows += batch.num_rows
     if waiting:
         yield _drop_superseded(spec, waiting)
 
 
 def _drop_superseded(spec: TableSpec, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    rows = pa.Table.from_batches(batches)
-    key = _own_key(spec)
-    order = [(name, "ascending") for name in (*key, SEQ.name)]
-    rows = rows.take(pc.sort_indices(rows.select([name for name, _ in order]), order)).combine_chunks().to_batches()[0]
-    starts = find_group_starts(rows, key)
+    rows = _sort_by_key(spec, pa.Table.from_batches(batches))
+    return rows.filter(pa.array(_find_kept(spec, rows)))
+
+
+def _sort_by_key(spec: TableSpec, rows: pa.Table) -> pa.RecordBatch:
+    names = [name for name in (*spec.key, SEQ.name) if name in rows.schema.names]
+    order = pc.sort_indices(rows.select(names), [(name, "ascending") for name in names])
+    return pa.concat_batches([pa.RecordBatch.from_pylist([], rows.schema), *rows.take(order).to_batches()])
+
+
+def _find_kept(spec: TableSpec, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    """Which of sorted rows are the newest of their key, or were superseded less than a week ago."""
+    starts = find_group_starts(rows, [name for name in spec.key if name in rows.schema.names])
     is_kept = np.zeros(rows.num_rows, bool)
-    is_kept[np.append(starts[1:] - 1, rows.num_rows - 1)] = True
+    is_kept[np.append(starts[1:], rows.num_rows)[: len(starts)] - 1] = True
     if "committed_at" in rows.schema.names:
         times = pa.concat_arrays([rows.column("committed_at"), pa.nulls(1, TIMESTAMP)])[1:]
         since = pa.scalar(datetime.now(UTC) - _RETENTION, TIMESTAMP)
-        is_kept |= np.asarray(pc.fill_null(pc.greater(times, since), False))
-    return rows.filter(pa.array(is_kept))
-
-
-def _own_key(spec: TableSpec) -> list[str]:
-    """The columns of the key that the files of a partition have."""
-    return [name for name in spec.key if name not in spec.partition_columns]
+        is_kept |= np.asarray(pc.fill_null(pc.greater(times, since), False))[: rows.num_rows]
+        if REMOVED.name in rows.schema.names:
+            # of purged targets: older rows of these keys count no more either
+            is_old = pc.fill_null(pc.less(rows.column("committed_at"), since), False)
+            is_kept &= ~np.asarray(pc.and_(rows.column(REMOVED.name), is_old))
+    return is_kept
 
 
 def merge_files(lake: Lake, spec: TableSpec, files: Sequence[StoredFile]) -> Iterator[pa.RecordBatch]:
-    """The rows of sorted ``files`` of one partition in the order of the column that they are sorted by. A file is opened
-    when its first row is due, and a few ahead, so memory is that of the files that overlap."""
-    clustered = clustered_by(spec)
+    """The rows of sorted ``files`` of one partition in the order of the column that they are sorted by. A file is
+    opened when its first row is due, and a few ahead, so memory is that of the files that overlap."""
     schema = pa.schema([column for column in spec.stored_schema if column.name not in spec.partition_columns])
     ordered = sorted(files, key=lambda file: (file.first or "", file.path))
     opened = stream_files(lake, _addresses(lake, spec, ordered), schema)
-    waiting = iter(ordered)
-    next_file = next(waiting, None)
-    heap: list[tuple[str, str, int, pa.RecordBatch, Iterator[tuple[str, pa.RecordBatch]]]] = []
-    numbers = count()
-
-    def push(path: str, runs: Iterator[tuple[str, pa.RecordBatch]]) -> None:
-        if (run := next(runs, None)) is not None:
-            heapq.heappush(heap, (run[0], path, next(numbers), run[1], runs))
-
-    while heap or next_file is not None:
-        while next_file is not None and (not heap or (next_file.first or "") <= heap[0][0]):
-            push(
-                next_file.path,
-                _split_runs([*next(opened)] if next_file.rows < _KEYED_ROWS else next(opened), clustered),
-            )
-            next_file = next(waiting, None)
+    waiting = deque(ordered)
+    heap: list[tuple[str, str, _SortedFile]] = []
+    while heap or waiting:
+        while waiting and (not heap or (waiting[0].first or "") <= heap[0][0]):
+            file, batches = waiting.popleft(), next(opened)
+            # many small files may overlap: their footers and packed rows would take more memory than their rows
+            source = _SortedFile(iter([*batches]) if file.size <= _SMALL_FILE else batches, clustered_by(spec))
+            if source.advance():
+                heapq.heappush(heap, (source.first, file.path, source))
         if heap:
-            _, path, _, batch, runs = heapq.heappop(heap)
-            yield batch
-            push(path, runs)
+            _, path, source = heapq.heappop(heap)
+            bounds = [value for value, *_ in heap[:1]] + [file.first or "" for file in [*waiting][:1]]
+            yield source.take_until(min(bounds, default=None))
+            if source.advance():
+                heapq.heappush(heap, (source.first, path, source))
 
 
-def _split_runs(batches: Iterable[pa.RecordBatch], column: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of a file, cut where the value of a column changes."""
-    for batch in batches:
-        start = 0
-        runs = pc.run_end_encode(batch.column(column))
-        for value, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-            yield value, batch.slice(start, end - start)
-            start = end
+class _SortedFile:
+    """The rows of a file, sorted by a column, of which a batch is in memory."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], column: str | None) -> None:
+        self._batches, self._column = batches, column
+        self._batch: pa.RecordBatch | None = None
+        self._values: list[str] = []
+        self._ends: list[int] = []
+        self._run = 0
+
+    @property
+    def first(self) -> str:
+        """The value of the next row."""
+        return self._values[self._run]
+
+    def advance(self) -> bool:
+        """Reads the next batch if none of the current one is left. Returns whether there are rows."""
+        while self._run == len(self._values):
+            self._batch = next(self._batches, None)
+            if self._batch is None:
+                return False
+            runs = pc.run_end_encode(self._batch.column(self._column))
+            self._values, self._ends, self._run = runs.values.to_pylist(), runs.run_ends.to_pylist(), 0
+        return True
+
+    def take_until(self, bound: str | None) -> pa.RecordBatch:
+        """The next rows of the batch, up to one with the value ``bound``; at least those with the same value."""
+        assert self._batch is not None
+        start = self._ends[self._run - 1] if self._run else 0
+        end = len(self._values) if bound is None else bisect_left(self._values, bound, self._run)
+        self._run = max(end, self._run + 1)
+        return self._batch.slice(start, self._ends[self._run - 1] - start)
 
 
 def _addresses(lake: Lake, spec: TableSpec, files: Iterable[StoredFile]) -> list[str]:

@@ -1,8 +1,8 @@
 """Writes the files of tables: rows of a crawl or of a table with keys, in row groups of bounded size.
 
-A writer needs the place of the lake and no log, so any number of workers write at the same time. Files count for the log
-once a commit names them, and their rows once a row of ``slices`` names their generations. Maintenance deletes files that
-no commit named a week after they were written.
+A writer needs the place of the lake and no log, so any number of workers write at the same time. Files count for the
+log once a commit names them, and their rows once a row of ``slices`` names their generations. Maintenance deletes files
+that no commit named a week after they were written.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _FEW_BYTES: Final = 2 << 20
 
 @dataclass(frozen=True, slots=True)
 class WrittenRows:
-    """Rows of one crawl that were written to ``files`` for a table. ``rows`` has their number by slice, and ``contents``
-    the digest of their content; a slice that is the whole crawl is an empty text. All values are plain: the object can
-    be pickled."""
+    """Rows of one crawl that were written to ``files`` for a table. ``rows`` has their number by slice, and
+    ``contents`` the digest of their content; a slice that is the whole crawl is an empty text. All values are plain:
+    the object can be pickled."""
 
     files: tuple[StoredFile, ...] = ()
     rows: Mapping[str, int] = field(default_factory=dict)
@@ -160,8 +160,8 @@ def write_files(
     name: str = "",
     is_quick: bool = True,
 ) -> Iterator[StoredFile]:
-    """Writes rows in the stored schema of a table, in their order, and yields each file once it is complete and on disk.
-    The log does not name them yet. ``is_quick``: a few rows are packed quickly, until they are merged. Raises
+    """Writes rows in the stored schema of a table, in their order, and yields each file once it is complete and on
+    disk. The log does not name them yet. ``is_quick``: a few rows are packed quickly, until they are merged. Raises
     ``EnvironmentFault`` when the place cannot be written."""
     folder = "".join(f"{column}={quote(partition[column] or '', safe='')}/" for column in spec.partition_columns)
     schema = pa.schema([column for column in spec.stored_schema if column.name not in spec.partition_columns])

@@ -71,9 +71,9 @@ def select_newest(rows: pa.Table, key: Sequence[str]) -> pa.Table:
 
 
 def update_rows(lake: Lake, table: str, where: Where, build: Callable[[list[Row]], Sequence[Row]]) -> None:
-    """Replaces rows of a table with a key, of one partition, in one commit. ``build`` gets the newest rows that equal ``where``, and gives
-    the rows to be written: a row with ``is_removed`` takes its key away. It is called again if another process
-    committed meanwhile. Raises ``EnvironmentFault``, and any error of ``build``."""
+    """Replaces rows of a table with a key, of one partition, in one commit. ``build`` gets the newest rows that equal
+    ``where``, and gives the rows to be written: a row with ``is_removed`` takes its key away. It is called again if
+    another process committed meanwhile. Raises ``EnvironmentFault``, and any error of ``build``."""
     spec = lake.specs[table]
     for _ in range(TRIES):
         with lake.fixed(table) as handle:

@@ -8,6 +8,7 @@ remove files (docs/decisions/0018).
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -201,8 +202,10 @@ class Lake:
     ) -> None:
         """Commits files on top of ``handle``, durably. Raises ``CommitFailedError``, ``OSError`` and ``DeltaError``."""
         spec = self.specs[table]
-        actions = [
-            *(RemoveAction(file.path, is_data, file.written_at, file.size, dict(file.partition)) for file in removed),
+        # readers may have a file open for a week from now on
+        now = int(time.time() * 1_000)
+        actions: list[AddAction | RemoveAction] = [
+            *(RemoveAction(file.path, is_data, now, file.size, dict(file.partition)) for file in removed),
             *(
                 AddAction(file.path, file.size, dict(file.partition), file.written_at, is_data, file.statistics)
                 for file in added
@@ -429,7 +432,8 @@ class Lake:
         return "://" in address or _exists(Path(f"{address}/_delta_log/{version + 1:020}.json"))
 
     def prepare(self, table: str) -> DeltaTable:
-        """A handle at the newest version of a table, which is made if it does not exist. Raises ``EnvironmentFault``."""
+        """A handle at the newest version of a table, which is made if it does not exist. Raises
+        ``EnvironmentFault``."""
         spec = self.specs[table]
         handle = self.handle(spec)
         if handle is None:

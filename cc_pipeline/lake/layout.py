@@ -39,9 +39,9 @@ MAX_MERGED_FILES: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file of a table as the log has it: ``path`` below the table's folder, its partition, bytes and rows, when it was
-    written (milliseconds since the epoch), and the least and the greatest value of some columns (``bounds``). ``first``
-    and ``last`` are those of the column by which it is sorted (``None``: not known)."""
+    """A file of a table as the log has it: ``path`` below the table's folder, its partition, bytes and rows, when it
+    was written (milliseconds since the epoch), and the least and the greatest value of some columns (``bounds``).
+    ``first`` and ``last`` are those of the column by which it is sorted (``None``: not known)."""
 
     path: str
     partition: Mapping[str, str | None]

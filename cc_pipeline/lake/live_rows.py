@@ -6,9 +6,11 @@ compared with the number that its row of ``slices`` has: a slice with other rows
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -18,13 +20,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cc_pipeline.atomic import written_whole
+from cc_pipeline.grouping import group_within
 from cc_pipeline.lake.damaged_files import find_damaged_paths
-from cc_pipeline.lake.lake import Lake, PinnedTable
+from cc_pipeline.lake.keyed import select_newest
+from cc_pipeline.lake.lake import SEQ, Lake, PinnedTable
+from cc_pipeline.lake.layout import StoredFile
+from cc_pipeline.lake.predicates import Where
 from cc_pipeline.lake.slice import Slice
-from cc_pipeline.lake.slices import current_rows
-from cc_pipeline.lake.streaming import count_generations
+from cc_pipeline.lake.slices import SLICES, current_rows, has_current_epoch
+from cc_pipeline.lake.streaming import count_generations, stream_files
 
-_COUNTS: Final = pa.schema([("file", pa.string()), ("generation", pa.int64()), ("rows", pa.int64())])
+_COUNTS: Final = pa.schema(
+    [("file", pa.dictionary(pa.int32(), pa.string())), ("generation", pa.int64()), ("rows", pa.int64())]
+)
+#: Rows of ``slices`` that are looked at together.
+_STATES_AT_ONCE: Final = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,121 +64,183 @@ class Incomplete:
         return f"{self.table} of {name} has {self.stored:,} rows, and was committed with {self.committed:,}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LiveRows:
     """The rows that count of some tables, by name; the slices that are left out since they are ``incomplete``; and the
-    files that are missing or cut, as paths below the folder of their table."""
+    files that are missing or cut, as paths below the folder of their table.
 
-    tables: Mapping[str, LiveTable]
-    incomplete: Sequence[Incomplete] = ()
-    damaged: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    ``hidden`` are slices with their epoch whose rows of ``slices`` do not count or are left out; ``states`` is the
+    number of rows of ``slices`` that count."""
 
-    @property
-    def left_out(self) -> set[Slice]:
-        """The slices that are left out of all tables."""
-        return {one.slice_ for one in self.incomplete}
+    tables: dict[str, LiveTable] = field(default_factory=dict)
+    incomplete: list[Incomplete] = field(default_factory=list)
+    damaged: dict[str, list[str]] = field(default_factory=dict)
+    hidden: set[tuple[str, str, int]] = field(default_factory=set)
+    states: int = 0
 
 
-def find_live_rows(lake: Lake, pinned: Iterable[PinnedTable], cache: Path | None = None) -> LiveRows:
-    """The rows that count of pinned tables with slices. ``slices`` is read first, so pin the tables after calling
-    :func:`read_states`, or accept that rows which were committed meanwhile are left out.
+def read_states(lake: Lake, where: Where | None = None) -> pa.Table:
+    """A row for each slice, stage and table that was made (of those ``where`` names), with the generation and the number
+    of rows. Raises ``EnvironmentFault``."""
+    return _unfold_tables(current_rows(lake, where, ["tables"]).combine_chunks())
+
+
+def find_live_rows(
+    lake: Lake, pinned: Sequence[PinnedTable], cache: Path | None = None, crawls: Collection[str] | None = None
+) -> LiveRows:
+    """The rows that count of ``pinned`` tables with slices, as ``slices`` says, which is one of them and was pinned
+    first: rows that are committed meanwhile are left out. ``crawls`` are those to be looked at (default: all), some at a
+    time, so memory is bounded.
 
     ``cache`` is a folder for the counts of files. Raises ``EnvironmentFault`` when the lake cannot be read.
     """
-    return judge_rows(lake, read_states(lake), pinned, cache)
+    live = LiveRows()
+    slices = next(table for table in pinned if table.spec.name == SLICES.name)
+    tables = [_Counted.of(lake, table, live, cache) for table in pinned if table.spec.has_slices]
+    for group in _group_crawls([slices, *(table.pinned for table in tables)], crawls):
+        newest = _read_newest(lake, slices, group)
+        counts = pc.fill_null(has_current_epoch(lake, newest), False)
+        live.hidden.update(_list_keys(newest.filter(pc.invert(counts))))
+        rows = newest.filter(counts).combine_chunks()
+        live.states += rows.num_rows
+        _judge(live, tables, group, _unfold_tables(rows))
+    live.tables = {table.pinned.spec.name: table.build(lake) for table in tables}
+    return live
 
 
-def read_states(lake: Lake, where: Mapping[str, str | Sequence[str]] | None = None) -> pa.Table:
-    """A row for each slice, stage and table that was made: with the generation and the number of rows."""
-    rows = current_rows(lake, where, ["tables"]).combine_chunks()
+def _read_newest(lake: Lake, slices: PinnedTable, crawls: Sequence[str]) -> pa.Table:
+    names = (*SLICES.key, SEQ.name, "tables")
+    schema = pa.schema([SLICES.stored_schema.field(name) for name in names])
+    addresses = [f"{lake.address(SLICES.name)}/{file.path}" for file in slices.stored_files(crawls)]
+    batches = chain.from_iterable(stream_files(lake, addresses, schema))
+    return select_newest(pa.Table.from_batches(batches, schema), SLICES.key).combine_chunks()
+
+
+def _group_crawls(pinned: Sequence[PinnedTable], crawls: Collection[str] | None) -> Iterator[list[str]]:
+    """The crawls of some tables, as many at a time as have a bounded number of slices."""
+    rows: Counter[str] = Counter()
+    for table in pinned:
+        for file in table.stored_files(crawls):
+            rows[file.crawl] += file.rows if table.spec.key else 0
+    return group_within(sorted(rows), (_STATES_AT_ONCE,), lambda crawl: (rows[crawl],))
+
+
+def _list_keys(rows: pa.Table) -> Iterator[tuple[str, str, int]]:
+    keys = rows.group_by(["crawl", "target", "epoch"]).aggregate([])
+    return zip(*(keys[name].to_pylist() for name in ("crawl", "target", "epoch")), strict=True)
+
+
+def _unfold_tables(rows: pa.Table) -> pa.Table:
+    """A row for each table that a row of ``slices`` names."""
+    names = ("crawl", "target", "stage", "epoch")
+    added = [("table", pa.string()), ("generation", pa.int64()), ("rows", pa.int64())]
+    schema = pa.schema([*(rows.schema.field(name) for name in names), *(pa.field(*one) for one in added)])
     if not rows.num_rows:
-        empty = pa.schema([(name, pa.string()) for name in ("crawl", "target", "stage", "table")])
-        return pa.schema([*empty, pa.field("generation", pa.int64()), pa.field("rows", pa.int64())]).empty_table()
+        return schema.empty_table()
     maps = rows["tables"].chunk(0)
-    counts = np.diff(maps.offsets.to_numpy())
-    parents = pa.array(np.repeat(np.arange(rows.num_rows), counts))
+    parents = pa.array(np.repeat(np.arange(rows.num_rows), np.diff(maps.offsets.to_numpy())))
     first, last = maps.offsets[0].as_py(), maps.offsets[len(maps.offsets) - 1].as_py()
     values = maps.items.slice(first, last - first)
-    columns = {name: rows[name].take(parents) for name in ("crawl", "target", "stage")}
-    columns |= {"table": maps.keys.slice(first, last - first)}
-    return pa.table(columns | {name: pc.struct_field(values, name) for name in ("generation", "rows")})
+    numbers = [pc.struct_field(values, name) for name in ("generation", "rows")]
+    keys = [rows[name].take(parents) for name in names]
+    return pa.Table.from_arrays([*keys, maps.keys.slice(first, last - first), *numbers], schema=schema)
 
 
-def judge_rows(lake: Lake, states: pa.Table, pinned: Iterable[PinnedTable], cache: Path | None = None) -> LiveRows:
-    """As :func:`find_live_rows`, with the ``states`` of the slices."""
-    tables = [table for table in pinned if table.spec.has_slices]
-    damaged = {table.spec.name: find_damaged_paths(lake, table) for table in tables}
-    counts = {table.spec.name: _count(lake, table, damaged[table.spec.name], cache) for table in tables}
-    incomplete = [one for table in tables for one in _find_incomplete(states, table.spec.name, counts[table.spec.name])]
-    left_out = pa.array(sorted({f"{one.slice_.crawl} {one.slice_.target}" for one in incomplete}), pa.string())
-    keys = pc.binary_join_element_wise(states["crawl"], states["target"], " ")
-    kept = states.filter(pc.invert(pc.is_in(keys, value_set=left_out))) if len(left_out) else states
-    live = {table.spec.name: _build_table(lake, table, kept, counts[table.spec.name]) for table in tables}
-    return LiveRows(live, incomplete, {name: paths for name, paths in damaged.items() if paths})
+def _judge(live: LiveRows, tables: Sequence[_Counted], crawls: Sequence[str], states: pa.Table) -> None:
+    """Compares the rows of some crawls with their states, and notes which files have rows that count."""
+    counts = [table.counts_of(crawls) for table in tables]
+    incomplete = [one for table, own in zip(tables, counts, strict=True) for one in table.find_incomplete(states, own)]
+    if incomplete:
+        keys = pa.array(sorted({f"{one.slice_.crawl} {one.slice_.target}" for one in incomplete}), pa.string())
+        is_left_out = pc.is_in(pc.binary_join_element_wise(states["crawl"], states["target"], " "), value_set=keys)
+        live.hidden.update(_list_keys(states.filter(is_left_out)))
+        states = states.filter(pc.invert(is_left_out))
+        live.incomplete += incomplete
+    for table, own in zip(tables, counts, strict=True):
+        table.sort_files(states, own)
 
 
-def _select(states: pa.Table, table: str) -> pa.Table:
-    return states.filter(pc.equal(states["table"], table))
+@dataclass(slots=True)
+class _Counted:
+    """A pinned table, with the number of rows of each generation in each of its files (``counts``), the crawl of each of
+    these numbers, and what was found of the table so far."""
+
+    pinned: PinnedTable
+    counts: pa.Table
+    crawls: pa.DictionaryArray
+    whole: list[str] = field(default_factory=list)
+    mixed: list[str] = field(default_factory=list)
+    generations: list[pa.Array] = field(default_factory=list)
+    rows: int = 0
+
+    @classmethod
+    def of(cls, lake: Lake, pinned: PinnedTable, live: LiveRows, cache: Path | None) -> _Counted:
+        damaged = find_damaged_paths(lake, pinned)
+        if damaged:
+            live.damaged[pinned.spec.name] = damaged
+        files = {file.path: file for file in pinned.stored_files() if file.path not in set(damaged)}
+        counts = _count(lake, pinned.spec.name, files, cache)
+        paths = counts["file"].combine_chunks()
+        crawls = pa.array([files[path].crawl for path in paths.dictionary.to_pylist()], pa.string())
+        return cls(pinned, counts, pa.DictionaryArray.from_arrays(paths.indices, crawls))
+
+    def counts_of(self, crawls: Sequence[str]) -> pa.Table:
+        """The numbers of the files of ``crawls``."""
+        is_of_crawls = pc.is_in(self.crawls.dictionary, value_set=pa.array(crawls, pa.string()))
+        return self.counts.filter(is_of_crawls.take(self.crawls.indices))
+
+    def _select(self, states: pa.Table) -> pa.Table:
+        return states.filter(pc.equal(states["table"], self.pinned.spec.name))
+
+    def find_incomplete(self, states: pa.Table, counts: pa.Table) -> list[Incomplete]:
+        """The slices whose stored rows (``counts``) are not as many as were committed."""
+        committed = self._select(states)
+        stored = counts.group_by("generation").aggregate([("rows", "sum")]).combine_chunks()
+        positions = pc.index_in(committed["generation"], value_set=stored["generation"].combine_chunks())
+        found = pc.fill_null(stored["rows_sum"].combine_chunks().take(positions.combine_chunks()), 0)
+        wrong = committed.append_column("stored", found).filter(pc.not_equal(committed["rows"], found))
+        return [
+            Incomplete(Slice(row["crawl"], row["target"]), row["stage"], row["table"], row["rows"], row["stored"])
+            for row in wrong.to_pylist()
+        ]
+
+    def sort_files(self, states: pa.Table, counts: pa.Table) -> None:
+        """Notes which files have rows that count: all of their rows, or some."""
+        own = self._select(states)
+        is_live = pc.is_in(counts["generation"], value_set=own["generation"].combine_chunks())
+        counts = counts.append_column("is_live", is_live)
+        by_file = counts.group_by("file").aggregate([("is_live", "all"), ("is_live", "any")])
+        mixed = by_file.filter(pc.and_not(by_file["is_live_any"], by_file["is_live_all"]))["file"].cast(pa.string())
+        self.whole += by_file.filter(by_file["is_live_all"])["file"].cast(pa.string()).to_pylist()
+        self.rows += pc.sum(own["rows"]).as_py() or 0
+        if len(mixed):
+            self.mixed += mixed.to_pylist()
+            is_mixed = pc.is_in(counts["file"].cast(pa.string()), value_set=mixed.combine_chunks())
+            self.generations.append(pc.unique(counts.filter(pc.and_(is_live, is_mixed))["generation"]))
+
+    def build(self, lake: Lake) -> LiveTable:
+        address = lake.address(self.pinned.spec.name)
+        whole, mixed = (tuple(f"{address}/{path}" for path in sorted(paths)) for paths in (self.whole, self.mixed))
+        generations = pa.concat_arrays([pa.array([], pa.int64()), *self.generations])
+        return LiveTable(self.pinned, whole, mixed, generations, self.rows)
 
 
-def _find_incomplete(states: pa.Table, table: str, counts: pa.Table) -> list[Incomplete]:
-    committed = _select(states, table)
-    stored = counts.group_by("generation").aggregate([("rows", "sum")])
-    positions = pc.index_in(committed["generation"], value_set=stored["generation"].combine_chunks())
-    found = pc.fill_null(stored["rows_sum"].combine_chunks().take(positions.combine_chunks()), 0)
-    wrong = committed.append_column("stored", found).filter(pc.not_equal(committed["rows"], found))
-    return [
-        Incomplete(Slice(row["crawl"], row["target"]), row["stage"], table, row["rows"], row["stored"])
-        for row in wrong.to_pylist()
-    ]
-
-
-def _build_table(lake: Lake, pinned: PinnedTable, states: pa.Table, counts: pa.Table) -> LiveTable:
-    table = pinned.spec.name
-    own = _select(states, table)
-    generations = own["generation"].combine_chunks()
-    is_live = pc.is_in(counts["generation"], value_set=generations)
-    by_file = (
-        counts.append_column("is_live", is_live).group_by("file").aggregate([("is_live", "all"), ("is_live", "any")])
-    )
-    files = dict(
-        zip(
-            by_file["file"].to_pylist(),
-            zip(by_file["is_live_all"].to_pylist(), by_file["is_live_any"].to_pylist(), strict=True),
-            strict=True,
-        )
-    )
-    whole = sorted(path for path, (all_live, _) in files.items() if all_live)
-    mixed = sorted(path for path, (all_live, any_live) in files.items() if any_live and not all_live)
-    in_mixed = counts.filter(pc.and_(is_live, pc.is_in(counts["file"], value_set=pa.array(mixed, pa.string()))))
-    address = lake.address(table)
-    return LiveTable(
-        pinned,
-        tuple(f"{address}/{path}" for path in whole),
-        tuple(f"{address}/{path}" for path in mixed),
-        pc.unique(in_mixed["generation"]),
-        pc.sum(own["rows"]).as_py() or 0,
-    )
-
-
-def _count(lake: Lake, pinned: PinnedTable, damaged: Collection[str], cache: Path | None) -> pa.Table:
-    """The rows of each generation in each file. Damaged files have none."""
-    path = None if cache is None else cache / f"{pinned.spec.name}.parquet"
+def _count(lake: Lake, table: str, files: Mapping[str, StoredFile], cache: Path | None) -> pa.Table:
+    """The rows of each generation in each file."""
+    path = None if cache is None else cache / f"{table}.parquet"
     known = _COUNTS.empty_table()
     if path is not None:
         with suppress(OSError, pa.ArrowException):
-            known = pq.read_table(path).cast(_COUNTS)
-    skipped = set(damaged)
-    files = {file.path: file for file in pinned.stored_files() if file.path not in skipped}
-    known = known.filter(pc.is_in(known["file"], value_set=pa.array([*files], pa.string())))
-    counted = {*pc.unique(known["file"]).to_pylist()}
+            known = pq.read_table(path, read_dictionary=["file"]).cast(_COUNTS)
+    known = known.filter(pc.is_in(known["file"].cast(pa.string()), value_set=pa.array([*files], pa.string())))
+    counted = {*pc.unique(known["file"].cast(pa.string())).to_pylist()}
     rows = [
         {"file": name, "generation": generation, "rows": count}
         for name, file in files.items()
         if name not in counted
-        for generation, count in count_generations(lake, pinned.spec.name, file).items()
+        for generation, count in count_generations(lake, table, file).items()
     ]
-    counts = pa.concat_tables([known, pa.Table.from_pylist(rows, _COUNTS)])
+    counts = pa.concat_tables([known, pa.Table.from_pylist(rows, _COUNTS)]).unify_dictionaries().combine_chunks()
     if path is not None and rows:
         # without it, the next publication counts again
         with suppress(OSError), written_whole(path) as part:

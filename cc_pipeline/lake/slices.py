@@ -1,8 +1,8 @@
 """The state of slices: one row of the table ``slices`` for each slice and stage, whose append is the commit.
 
-A stage appends its rows under new generations, and then a row that names them. That row is committed only if what it was
-made from is still so: the row that it replaces, the content of the stage before, the target's definition and epoch. So
-four page tables are of one run, and nothing is committed in part.
+A stage appends its rows under new generations, and then a row that names them. That row is committed only if what it
+was made from is still so: the row that it replaces, the content of the stage before, the target's definition and epoch.
+So four page tables are of one run, and nothing is committed in part.
 
     CC-MAIN-2024-22  example.org  locate  seq 1  captures: generation 7301, 45 rows, content c01d…
     CC-MAIN-2024-22  example.org  fetch   seq 1  records: generation 9044, 45 rows, content 77e2…   from c01d…
@@ -32,15 +32,15 @@ from cc_pipeline.commoncrawl.slice_slugs import subset_of, whole_slug
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.content_digests import NOTHING
 from cc_pipeline.lake.files import WrittenRows, write_files, write_rows
-from cc_pipeline.lake.keyed import TRIES, commit_fault, newest_rows, read_newest
+from cc_pipeline.lake.keyed import TRIES, Row, commit_fault, newest_rows, read_newest, update_rows
 from cc_pipeline.lake.lake import REMOVED, SEQ, Lake, TableSpec
 from cc_pipeline.lake.ordered import find_group_starts
-from cc_pipeline.lake.predicates import scan
+from cc_pipeline.lake.predicates import Where, scan
 from cc_pipeline.lake.slice import VERSION, Metrics, Slice, Stage
 
 #: The stage of a row that names generations which nobody may commit any more (``compaction.py``).
 CONDEMNED: Final = "condemned"
-#: Rows with notes that are read at a time.
+#: Rows that are objects at a time.
 _NOTES: Final = 10_000
 #: How long a reader may take that pinned ``slices`` before the tables.
 _READING: Final = timedelta(hours=1)
@@ -85,8 +85,8 @@ class TableState:
 @dataclass(frozen=True, slots=True)
 class SliceRow:
     """The state of one slice and stage. ``input`` has what the rows were made from, field by field; a plan compares it.
-    ``tables`` is empty while nothing was made. ``note`` has values for people, as JSON; ``details`` the large ones, which
-    are read on request alone."""
+    ``tables`` is empty while nothing was made. ``note`` has values for people, as JSON; ``details`` the large ones,
+    which are read on request alone."""
 
     slice_: Slice
     stage: str
@@ -130,20 +130,39 @@ class Base:
     find_changed: Callable[[Collection[Slice]], Collection[Slice]] = lambda slices: ()
 
 
-def read_epochs(lake: Lake, slices: Iterable[Slice]) -> dict[Slice, int]:
+def read_epochs(lake: Lake, slices: Iterable[Slice], stage: Stage | None = None) -> dict[Slice, int]:
     """The epoch of each slice's target and subset; 0 for targets that are not defined."""
     slices = list(slices)
-    slugs = sorted({whole_slug(slice_.target) for slice_ in slices} - {""})
-    columns = ["slug", EPOCH.name, SUBSET_EPOCHS.name]
-    by_slug = {row["slug"]: row for row in read_newest(lake, "targets", {"slug": slugs}, columns).to_pylist()}
-    return {slice_: _epoch_of(by_slug.get(whole_slug(slice_.target)), slice_.target) for slice_ in slices}
+    by_slug = read_target_rows(lake, {whole_slug(slice_.target) for slice_ in slices})
+    of_target = stage is not None and stage.label in _list_whole_stages(lake)
+    return {
+        slice_: _epoch_of(by_slug.get(whole_slug(slice_.target)), slice_.target, of_target=of_target)
+        for slice_ in slices
+    }
 
 
-def _epoch_of(row: Mapping[str, Any] | None, target: str) -> int:
+def read_target_rows(lake: Lake, slugs: Collection[str]) -> dict[str, dict[str, Any]]:
+    """The rows of ``targets`` with their epochs, by slug: those of removed targets too, which have no epoch."""
+    spec = lake.specs["targets"]
+    handle = lake.handle(spec)
+    names = sorted({*slugs} - {""})
+    if handle is None or not names:
+        return {}
+    rows = newest_rows(lake, spec, handle, {"slug": names}, [EPOCH.name, SUBSET_EPOCHS.name]).to_pylist()
+    no_epochs = {EPOCH.name: None, SUBSET_EPOCHS.name: None}
+    return {row["slug"]: row | (no_epochs if row[REMOVED.name] else {}) for row in rows}
+
+
+def _epoch_of(row: Mapping[str, Any] | None, target: str, *, of_target: bool = False) -> int:
     if row is None:
         return 0
-    of_subset = dict(row[SUBSET_EPOCHS.name] or ()).get(subset_of(target))
+    of_subset = None if of_target else dict(row[SUBSET_EPOCHS.name] or ()).get(subset_of(target))
     return int(row[EPOCH.name] or 0) if of_subset is None else int(of_subset)
+
+
+def _list_whole_stages(lake: Lake) -> set[str]:
+    """The labels of stages whose rows stay when a subset of their target is deleted."""
+    return {spec.stage.label for spec in lake.specs.values() if spec.stage and spec.removed_with == "target"}
 
 
 def read_slice_rows(
@@ -156,10 +175,15 @@ def read_slice_rows(
     found = read_newest(lake, SLICES.name, _where(slices), columns)
     labels = {stage.label for stage in stages}
     wanted = set(slices)
-    rows = [row for row in _parse_rows(found) if row.slice_ in wanted and (not labels or row.stage in labels)]
+    rows = [row for row in parse_rows(found) if row.slice_ in wanted and (not labels or row.stage in labels)]
     # the targets after the slices: a purge that began in between hides the rows
-    epochs = read_epochs(lake, {row.slice_ for row in rows})
-    return {(row.slice_, row.stage): row for row in rows if row.epoch == epochs[row.slice_]}
+    by_slug, whole = read_target_rows(lake, {whole_slug(row.slice_.target) for row in rows}), _list_whole_stages(lake)
+    return {
+        (row.slice_, row.stage): row
+        for row in rows
+        if row.epoch
+        == _epoch_of(by_slug.get(whole_slug(row.slice_.target)), row.slice_.target, of_target=row.stage in whole)
+    }
 
 
 def list_slices(lake: Lake, stage: Stage, where: Mapping[str, str | Sequence[str]] | None = None) -> list[Slice]:
@@ -169,15 +193,26 @@ def list_slices(lake: Lake, stage: Stage, where: Mapping[str, str | Sequence[str
     return sorted(Slice(*pair) for pair in zip(rows["crawl"].to_pylist(), rows["target"].to_pylist(), strict=True))
 
 
+def stream_slice_rows(
+    lake: Lake,
+    stages: Collection[Stage],
+    where: Mapping[str, str | Sequence[str]] | None = None,
+    *,
+    details: bool = False,
+) -> Iterator[SliceRow]:
+    """The rows of ``stages`` that count, of all slices or of those ``where`` names: one state, a batch of objects at a
+    time. Raises ``EnvironmentFault``."""
+    rows = current_rows(lake, where, SLICES_SCHEMA.names if details else _COLUMNS)
+    labels = pa.array([stage.label for stage in stages])
+    for batch in rows.filter(pc.is_in(rows["stage"], labels)).to_batches(max_chunksize=_NOTES):
+        yield from parse_rows(pa.Table.from_batches([batch]))
+
+
 def read_notes(
     lake: Lake, stages: Collection[Stage], where: Mapping[str, str | Sequence[str]] | None = None
 ) -> Iterator[SliceRow]:
-    """The rows of ``stages`` that count and have a note, of all slices or of those ``where`` names."""
-    rows = current_rows(lake, where, _COLUMNS)
-    labels = pa.array([stage.label for stage in stages])
-    has_note = pc.not_equal(pc.fill_null(rows["note"], "{}"), "{}")
-    for batch in rows.filter(pc.and_(pc.is_in(rows["stage"], labels), has_note)).to_batches(max_chunksize=_NOTES):
-        yield from _parse_rows(pa.Table.from_batches([batch]))
+    """Of these rows, those that have a note."""
+    return (row for row in stream_slice_rows(lake, stages, where) if row.note)
 
 
 def _count_tables(rows: pa.Table) -> pa.ChunkedArray:
@@ -195,21 +230,29 @@ def current_rows(
     spec = lake.specs[SLICES.name]
     names = [*spec.key, SEQ.name, *columns]
     rows = read_newest(lake, SLICES.name, where, list(dict.fromkeys(names)))
-    return rows.filter(_has_current_epoch(lake, rows))
+    return rows.filter(has_current_epoch(lake, rows))
 
 
-def _has_current_epoch(lake: Lake, rows: pa.Table) -> pa.ChunkedArray:
-    encoded = rows["target"].combine_chunks().dictionary_encode() if rows.num_rows else None
-    if encoded is None:
+def has_current_epoch(lake: Lake, rows: pa.Table) -> pa.ChunkedArray:
+    """Whether the epoch of each row is that of its target; null if its target's definition was lost."""
+    if not rows.num_rows:
         return pa.chunked_array([pa.array([], pa.bool_())])
+    encoded = rows["target"].combine_chunks().dictionary_encode()
     targets = encoded.dictionary.to_pylist()
-    slugs = sorted({whole_slug(target) for target in targets} - {""})
-    by_slug = {
-        row["slug"]: row
-        for row in read_newest(lake, "targets", {"slug": slugs}, ["slug", EPOCH.name, SUBSET_EPOCHS.name]).to_pylist()
-    }
-    epochs = pa.array([_epoch_of(by_slug.get(whole_slug(target)), target) for target in targets], pa.int64())
-    return pc.equal(rows["epoch"], pa.chunked_array([epochs.take(encoded.indices)]))
+    by_slug = read_target_rows(lake, {whole_slug(target) for target in targets})
+    of_subsets, of_targets = (
+        pa.array(
+            [_epoch_of(by_slug.get(whole_slug(target)), target, of_target=of_target) for target in targets], pa.int64()
+        )
+        for of_target in (False, True)
+    )
+    is_whole = pc.is_in(
+        rows["stage"].combine_chunks(), value_set=pa.array(sorted(_list_whole_stages(lake)), pa.string())
+    )
+    epochs = pc.if_else(is_whole, of_targets.take(encoded.indices), of_subsets.take(encoded.indices))
+    is_equal = pc.equal(rows["epoch"].combine_chunks(), epochs)
+    is_known = pa.array([whole_slug(target) in by_slug for target in targets], pa.bool_()).take(encoded.indices)
+    return pa.chunked_array([pc.if_else(pc.or_(is_equal, is_known), is_equal, pa.scalar(None, pa.bool_()))])
 
 
 def current_generations(lake: Lake, table: str, where: Mapping[str, str | Sequence[str]] | None = None) -> pa.Array:
@@ -222,41 +265,92 @@ def current_generations(lake: Lake, table: str, where: Mapping[str, str | Sequen
 
 @dataclass(frozen=True, slots=True)
 class Liveness:
-    """The generations of a table in a crawl that rows of ``slices`` name: those that count, those that are ``dead``
-    because they were superseded an hour ago or their target was purged, and those superseded since (``recent``), which
-    a reader may still ask for."""
+    """The generations of a table in a crawl that rows of ``slices`` name: those that count; those that are ``dead``
+    because they were superseded an hour ago; those superseded since (``recent``), which a reader may still ask for; and
+    those of ``purged`` targets, whose stored records may not be deleted yet."""
 
     current: pa.Array
     dead: pa.Array
     recent: pa.Array
+    purged: pa.Array
+
+    @property
+    def named(self) -> set[int]:
+        """All of them."""
+        arrays = (self.current, self.dead, self.recent, self.purged)
+        return {number for numbers in arrays for number in numbers.to_pylist()}
 
 
 def read_liveness(lake: Lake, table: str, crawl: str) -> Liveness:
     """What the rows of ``slices`` say now about the generations of ``table`` in ``crawl``. Pin the table first."""
+    rows, is_current, is_recent, is_purged = _judge_rows(lake, {"crawl": crawl})
+    numbers = _generations_of(rows, table) if rows.num_rows else pa.array([], pa.int64())
+    current, recent, purged = (
+        numbers.filter(pa.array(mask, pa.bool_())).drop_null() for mask in (is_current, is_recent, is_purged)
+    )
+    alive = pa.concat_arrays([current, recent])
+    purged = purged.filter(pc.invert(pc.is_in(purged, value_set=alive)))
+    named = pa.concat_arrays([alive, purged])
+    dead = numbers.filter(pc.invert(pc.is_in(numbers, value_set=named))).drop_null()
+    return Liveness(current, dead, recent, purged)
+
+
+def read_purged(lake: Lake, where: Where | None = None) -> pa.Table:
+    """The rows of ``slices`` of purged targets and subsets: all that were ever committed, with ``tables``, until
+    :func:`remove_purged` takes them away."""
+    rows, _, _, is_purged = _judge_rows(lake, where or {})
+    return rows.filter(pa.array(is_purged, pa.bool_())) if rows.num_rows else rows
+
+
+def _judge_rows(lake: Lake, where: Where) -> tuple[pa.Table, Any, Any, Any]:
+    """All rows of ``slices`` in the order of their keys, and which of them count, were superseded within the last hour,
+    and are of purged targets."""
     spec = lake.specs[SLICES.name]
     handle = lake.handle(spec)
-    if handle is None:
-        nothing = pa.array([], pa.int64())
-        return Liveness(nothing, nothing, nothing)
-    names = [*spec.key, SEQ.name, "tables", "committed_at"]
+    names = [*spec.key, SEQ.name, REMOVED.name, "tables", "committed_at"]
     schema = pa.schema([spec.stored_schema.field(name) for name in names])
-    rows = pa.Table.from_batches(scan(handle, schema, {"crawl": crawl}), schema)
+    rows = schema.empty_table() if handle is None else pa.Table.from_batches(scan(handle, schema, where), schema)
+    if not rows.num_rows:
+        return rows, *(np.zeros(0, bool) for _ in range(3))
     rows = rows.take(pc.sort_indices(rows.drop_columns("tables"), [(n, "ascending") for n in (*spec.key, SEQ.name)]))
     rows = rows.combine_chunks()
-    has_epoch = _has_current_epoch(lake, rows).combine_chunks()
-    numbers = _generations_of(rows, table)
-    starts = find_group_starts(rows.select(list(spec.key)).to_batches()[0], spec.key) if rows.num_rows else []
+    # a definition that was lost is restored: until then nothing of its target counts, and nothing is dropped
+    has_epoch = has_current_epoch(lake, rows)
+    is_lost = has_epoch.is_null().to_numpy()
+    has_epoch = has_epoch.fill_null(False).to_numpy()
+    starts = find_group_starts(rows.select(list(spec.key)).to_batches()[0], spec.key)
+    ends = np.append(starts[1:], rows.num_rows)
     is_newest = np.zeros(rows.num_rows, bool)
-    is_newest[[*(starts[1:] - 1), rows.num_rows - 1] if rows.num_rows else []] = True
-    is_current = pc.and_(has_epoch, pa.array(is_newest))
+    is_newest[ends - 1] = True
+    is_removed = np.repeat(rows[REMOVED.name].to_numpy()[ends - 1], ends - starts)
     # a row was superseded when the next one of its key was committed
-    next_times = pa.concat_arrays([*rows["committed_at"].chunks, pa.nulls(1, TIMESTAMP)])[1 : rows.num_rows + 1]
+    next_times = pa.concat_arrays([*rows["committed_at"].chunks, pa.nulls(1, TIMESTAMP)])[1:]
     since = pa.scalar(datetime.now(UTC) - _READING, TIMESTAMP)
-    is_recent = pc.and_(has_epoch, pc.and_(pc.invert(pa.array(is_newest)), pc.greater(next_times, since)))
-    current, recent = numbers.filter(is_current).drop_null(), numbers.filter(is_recent).drop_null()
-    alive = pa.concat_arrays([current, recent])
-    dead = numbers.filter(pc.invert(pc.is_in(numbers, value_set=alive))).drop_null()
-    return Liveness(current, dead, recent)
+    is_late = pc.fill_null(pc.greater(next_times, since), False).to_numpy(zero_copy_only=False)
+    return (
+        rows,
+        has_epoch & is_newest & ~is_removed,
+        (has_epoch & ~is_newest & is_late) | is_lost,
+        ~has_epoch & ~is_lost & ~is_removed,
+    )
+
+
+def remove_purged(lake: Lake, crawl: str, targets: Collection[str]) -> None:
+    """Takes the rows of ``slices`` away that purged slices of ``targets`` have in ``crawl``, once their rows are in no
+    table any more. Raises ``EnvironmentFault``."""
+    by_slug, whole = read_target_rows(lake, {whole_slug(target) for target in targets}), _list_whole_stages(lake)
+
+    def build(stored: list[Row]) -> list[Row]:
+        rows = [{name: row[name] for name in SLICES.key} for row in stored]
+        now = {REMOVED.name: True, "committed_at": datetime.now(UTC)}
+        return [
+            row | now
+            for row in rows
+            if (target := by_slug.get(whole_slug(row["target"]))) is not None
+            and row["epoch"] != _epoch_of(target, row["target"], of_target=row["stage"] in whole)
+        ]
+
+    update_rows(lake, SLICES.name, {"crawl": crawl, "target": sorted(targets)}, build)
 
 
 def _generations_of(rows: pa.Table, table: str) -> pa.Array:
@@ -275,7 +369,8 @@ def _where(slices: Iterable[Slice]) -> dict[str, list[str]]:
     }
 
 
-def _parse_rows(rows: pa.Table) -> Iterator[SliceRow]:
+def parse_rows(rows: pa.Table) -> Iterator[SliceRow]:
+    """Rows of ``slices`` as objects; the column ``details`` may be missing."""
     for row in rows.to_pylist():
         tables = {name: TableState(**state) for name, state in row["tables"] or ()}
         details = row.get("details")
@@ -363,14 +458,15 @@ def _read_stored(
     slices = {row.slice_ for row in rows} | {slice_ for slice_, _ in base.expected}
     where = _where([*slices, *(Slice(slice_.crawl) for slice_ in slices)])
     found = newest_rows(lake, lake.specs[SLICES.name], handle, where)
-    return {_key(row): row for row in _parse_rows(found)}
+    return {_key(row): row for row in parse_rows(found)}
 
 
 def _find_changed(
     lake: Lake, stored: Mapping[tuple[Slice, str, int], SliceRow], rows: Sequence[SliceRow], base: Base
 ) -> tuple[Collection[Slice], bool]:
     """The slices that changed since, and whether the definition or the blocks of any did."""
-    epochs = read_epochs(lake, [row.slice_ for row in rows])
+    # all rows of a commit are of stages that a purge treats alike
+    epochs = read_epochs(lake, [row.slice_ for row in rows], Stage(rows[0].stage, ()) if rows else None)
     redefined = {slice_ for slice_, epoch in epochs.items() if epoch != base.epochs[slice_]}
     redefined |= {*base.find_changed([row.slice_ for row in rows])}
     # not by content alone: rows of a generation that was superseded may have been dropped while they were read
@@ -387,7 +483,8 @@ def _find_changed(
         condemned = stored.get((Slice(row.slice_.crawl), CONDEMNED, 0))
         if condemned and condemned.details:
             numbers = {int(number) for number in condemned.details["generations"]}
-            if numbers & {state.generation for state in row.tables.values()}:
+            old = {state.generation for state in replaced.tables.values()} if replaced else set()
+            if numbers & ({state.generation for state in row.tables.values()} - old):
                 changed.add(row.slice_)
     return changed | redefined, bool(redefined)
 
@@ -472,7 +569,7 @@ def commit_written(
 def read_base(lake: Lake, stage: Stage, slices: Collection[Slice]) -> Base:
     """What a commit of ``slices`` replaces now."""
     rows = read_slice_rows(lake, slices, (stage,))
-    return Base(read_epochs(lake, slices), {slice_: row for (slice_, _), row in rows.items()})
+    return Base(read_epochs(lake, slices, stage), {slice_: row for (slice_, _), row in rows.items()})
 
 
 def find_stale(lake: Lake, stage: Stage, inputs: Mapping[Slice, Mapping[str, str]]) -> list[Slice]:

@@ -76,11 +76,7 @@ def stream_rows(
     names = list(spec.schema.names if columns is None else columns)
     if any(not isinstance(value, str) and not len(value) for value in where.values()):
         return
-    numbers = (
-        current_generations(lake, table, {name: where[name] for name in SLICE if name in where})
-        if generations is None
-        else pa.array(generations, pa.int64())
-    )
+    numbers = _choose_generations(lake, table, where, generations)
     handle = lake.handle(spec) if len(numbers) else None
     if handle is None:
         return
@@ -107,15 +103,21 @@ def count_rows(
 
 
 def stream_slices(
-    lake: Lake, table: str, crawl: str, targets: Collection[str], columns: Sequence[str]
+    lake: Lake,
+    table: str,
+    crawl: str,
+    targets: Collection[str],
+    columns: Sequence[str],
+    generations: Collection[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """``columns`` of the rows that count of ``targets`` in ``crawl``, in no order; a row may hold a whole page.
+    ``generations`` as in :func:`stream_rows`.
 
     Raises ``EnvironmentFault`` when the lake cannot be read.
     """
     sorted_targets = sorted(targets)
-    generations = current_generations(lake, table, {"crawl": crawl, "target": sorted_targets})
-    if not len(generations):
+    numbers = _choose_generations(lake, table, {"crawl": crawl, "target": sorted_targets}, generations)
+    if not len(numbers):
         return
     schema = pa.schema([lake.specs[table].stored_schema.field(name) for name in [*columns, GENERATION.name]])
     for file in lake.pin(table).stored_files([crawl]):
@@ -125,9 +127,17 @@ def stream_slices(
             or (file.first <= sorted_targets[-1] and sorted_targets[0] <= file.last)
         ):
             for batch in _read_file(lake, table, file, schema, _BATCH_ROWS, (sorted_targets[0], sorted_targets[-1])):
-                rows = batch.filter(pc.is_in(batch.column(GENERATION.name), value_set=generations))
+                rows = batch.filter(pc.is_in(batch.column(GENERATION.name), value_set=numbers))
                 if rows.num_rows:
                     yield rows.select(list(columns))
+
+
+def _choose_generations(lake: Lake, table: str, where: Where, generations: Collection[int] | None) -> pa.Array:
+    """The generations to be read: those that the caller knows, or the current ones of the slices that ``where``
+    names."""
+    if generations is not None:
+        return pa.array([*generations], pa.int64())
+    return current_generations(lake, table, {name: where[name] for name in SLICE if name in where})
 
 
 def stream_crawl(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, merge_ranges
@@ -19,7 +20,8 @@ from cc_pipeline.commoncrawl.target_text import SET_SLUG, parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.keyed import Row, update_rows
 from cc_pipeline.lake.lake import REMOVED, Lake
-from cc_pipeline.lake.slices import EPOCH, SUBSET_EPOCHS
+from cc_pipeline.lake.predicates import Where
+from cc_pipeline.lake.slices import EPOCH, SLICES, SUBSET_EPOCHS, read_target_rows
 
 _TABLE: Final = "targets"
 #: Definitions written in one commit, and so into one file: changing one member later rewrites no more than these.
@@ -28,9 +30,9 @@ _DEFINITIONS_PER_COMMIT: Final = 64
 _OUTLINED_MEMBERS: Final = 3
 
 
-def register(lake: Lake, targets: Sequence[Target], epochs: Mapping[str, int] | None = None) -> None:
-    """Writes the definitions of ``targets``. Definitions that are stored already, unchanged, cost one look. ``epochs``
-    are those of slices that are stored, by slug, for a definition that was lost.
+def register(lake: Lake, targets: Sequence[Target]) -> None:
+    """Writes the definitions of ``targets``. Definitions that are stored already, unchanged, cost one look. A definition
+    that was lost, with its row, gets the epoch of the slices that are stored.
 
     The parts of a set are written before the set itself: if a process is killed between them, the next one goes on.
     Raises ``UserInputError`` for a set whose name differs from a stored one only in capital letters.
@@ -38,6 +40,7 @@ def register(lake: Lake, targets: Sequence[Target], epochs: Mapping[str, int] | 
     targets_by_slug = {target.slug: target for target in targets}
     versions = plan_versions(lake, targets_by_slug.values())
     stored_rows = _read_rows(lake, [*targets_by_slug], ["slug", "parts"])
+    epochs = _find_stored_epochs(lake, targets_by_slug.keys() - read_target_rows(lake, [*targets_by_slug]).keys())
     for target in targets_by_slug.values():
         if (parts := _count_parts(target, stored_rows.get(target.slug))) > 1:
             _register_parts(lake, divided(target, parts))
@@ -56,11 +59,30 @@ def register(lake: Lake, targets: Sequence[Target], epochs: Mapping[str, int] | 
             version = versions[target.slug] if parts == 1 else version_of(members)
             if old_row is None or old_row["version"] != version:
                 row = _build_row(target, old_row, parts, version)
-                rows.append(row | {EPOCH.name: (epochs or {}).get(target.slug, row[EPOCH.name])})
+                rows.append(row | {EPOCH.name: epochs.get(target.slug, row[EPOCH.name])})
         return rows
 
     if targets_by_slug:
         update_rows(lake, _TABLE, {"slug": [*targets_by_slug]}, build)
+
+
+def find_lost_definitions(lake: Lake) -> list[str]:
+    """The slugs of targets that have slices, and no row that defines or removes them. Raises ``EnvironmentFault``."""
+    slugs = {whole_slug(target) for target, epoch in _list_epochs(lake, None) if epoch}
+    return sorted(slugs - read_target_rows(lake, slugs).keys())
+
+
+def _find_stored_epochs(lake: Lake, slugs: Collection[str]) -> dict[str, int]:
+    """The epoch of the slices of each of ``slugs`` that has any."""
+    where = {"target": sorted(slugs)}
+    return {target: epoch for target, epoch in _list_epochs(lake, where) if epoch} if slugs else {}
+
+
+def _list_epochs(lake: Lake, where: Where | None) -> list[tuple[str, int]]:
+    """The targets of slices with their epochs, in the order in which they were committed."""
+    rows = lake.read(SLICES.name, where, ["target", "epoch", "committed_at"])
+    pairs = rows.group_by(["target", "epoch"]).aggregate([("committed_at", "max")]).sort_by("committed_at_max")
+    return list(zip(pairs["target"].to_pylist(), pairs["epoch"].to_pylist(), strict=True))
 
 
 def _refuse_other_spelling(target: Target, names: dict[str, str]) -> None:
@@ -80,20 +102,42 @@ def read_targets(lake: Lake, slugs: Sequence[str]) -> dict[str, Target]:
     """The targets of partition keys and of parts of sets; a divided set has all its members.
 
     A key without a definition (a person made it in the UI) is defined as the target of its text. Raises
-    ``UserInputError`` for text that is not a target, or whose target has another key.
+    ``UserInputError`` for text that is not a target, or whose target has another key, and for a target that was removed:
+    a run that began before does not bring it back.
     """
     stored_rows = _read_rows(lake, slugs)
+    _refuse_removed(lake, [slug for slug in slugs if slug not in stored_rows])
+    targets = build_targets(slugs, stored_rows, partial(read_definitions, lake))
+    register(lake, [target for slug, target in targets.items() if slug not in stored_rows])
+    return targets
+
+
+def build_targets(
+    slugs: Sequence[str],
+    stored_rows: Mapping[str, Mapping[str, Any]],
+    read_parts: Callable[[Sequence[str]], Mapping[str, str]],
+) -> dict[str, Target]:
+    """The targets of ``slugs`` by rows of ``targets``; ``read_parts`` gives the definitions of parts. Raises as
+    :func:`read_targets`."""
     targets: dict[str, Target] = {}
     for slug in slugs:
         row = stored_rows.get(slug)
         if row is not None and (row["parts"] or 1) > 1:
-            targets[slug] = _read_divided_set(lake, slug, row)
+            targets[slug] = _build_divided_set(slug, row, read_parts(part_slugs(slug, row["parts"])))
         elif row is not None and SEPARATOR in slug:
             targets[slug] = part_from(slug, row["definition"])
         else:
             targets[slug] = _parse_slug(slug, None if row is None else row["definition"])
-    register(lake, [target for slug, target in targets.items() if slug not in stored_rows])
     return targets
+
+
+def _refuse_removed(lake: Lake, slugs: Collection[str]) -> None:
+    for slug, row in read_target_rows(lake, slugs).items():
+        if row[REMOVED.name]:
+            raise UserInputError(
+                f"{slug} was removed or purged, so no run makes it. To make it again, name it to a command: "
+                f"cc-pipeline run {shlex.quote(slug)} (or its line of the watch list)"
+            )
 
 
 def find_part_slugs(lake: Lake, slugs: Sequence[str]) -> dict[str, list[str]]:
@@ -265,8 +309,7 @@ def _outline(target: Target) -> str:
     return f"set:{target.name or target.value} = {first_members}, … ({len(target.members):,} members){where}"
 
 
-def _read_divided_set(lake: Lake, slug: str, row: Mapping[str, Any]) -> Target:
-    parts = read_definitions(lake, part_slugs(slug, row["parts"]))
+def _build_divided_set(slug: str, row: Mapping[str, Any], parts: Mapping[str, str]) -> Target:
     members = tuple(member for part, text in sorted(parts.items()) for member in part_from(part, text).members)
     line, _, where = row["definition"].partition(" where ")
     name = slug.removeprefix(SET_SLUG).partition(WHERE_SLUG)[0]

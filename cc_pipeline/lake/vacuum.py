@@ -57,8 +57,8 @@ def clean_log(lake: Lake, table: str, keep: Collection[int] = ()) -> int:
     """Deletes entries of a table's log that are older than a month (``delta.logRetentionDuration``, 30 days). Returns
     how many.
 
-    It stops at the newest checkpoint that no old entry follows: the checkpoint has the table's whole state, with the
-    digests of slices. Earlier versions cannot be read any more, so nothing is deleted if that would remove a version in
+    It stops at the newest checkpoint that no old entry follows: the checkpoint has the table's whole state.
+    Earlier versions cannot be read any more, so nothing is deleted if that would remove a version in
     ``keep``. Raises ``EnvironmentFault``.
     """
     spec = lake.specs.get(table) or TableSpec(table, pa.schema([]))
@@ -92,30 +92,6 @@ def _log_entries(lake: Lake, table: str) -> tuple[dict[int, datetime], list[int]
         elif version.isdigit() and kind == "checkpoint.parquet":
             checkpoints.append(int(version))
     return entries, checkpoints
-
-
-def find_uncommitted_files(lake: Lake, table: str, keep: Collection[int] = ()) -> set[str]:
-    """The names of files in a table's folder that no version in the log names, nor any in ``keep``: files of killed
-    processes, and of commits under way. Raises ``EnvironmentFault``."""
-    spec = lake.specs[table]
-    handle = lake.handle(spec)
-    if handle is None:
-        return set()
-    kept_versions = _kept_versions(lake, spec, keep)
-    try:
-        unneeded, superseded = (
-            handle.vacuum(
-                retention_hours=0,
-                enforce_retention_duration=False,
-                dry_run=True,
-                full=full,
-                keep_versions=kept_versions,
-            )
-            for full in (True, False)
-        )
-    except (OSError, DeltaError) as error:
-        raise lake_fault(f"could not look for files that {lake.address(table)} does not name", error) from error
-    return {path.rpartition("/")[2] for path in unneeded} - {path.rpartition("/")[2] for path in superseded}
 
 
 def _kept_versions(lake: Lake, spec: TableSpec, keep: Collection[int]) -> list[int] | None:

@@ -1,4 +1,5 @@
-"""Maintenance of a lake: joins small files, folds digests, and deletes superseded files that no reader can need.
+"""Maintenance of a lake: joins small files, drops rows that count no more, and deletes superseded files that no reader
+can need.
 
 One process joins files at a time: a lock excludes those of a home, a lease the other homes on the lake.
 """
@@ -6,7 +7,6 @@ One process joins files at a time: a lock excludes those of a home, a lease the 
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -19,16 +19,14 @@ from uuid import uuid4
 import pyarrow as pa
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.compaction import Bounds, compact_due, is_due
-from cc_pipeline.lake.digests.folding import fold, sweep_folded
+from cc_pipeline.lake.compaction import Bounds, compact, is_due
 from cc_pipeline.lake.snapshot import Publication, pins_another_log, read_pinned_versions
 from cc_pipeline.lake.streaming import list_crawls
-from cc_pipeline.lake.vacuum import RETENTION_FLOOR_HOURS, clean_log, vacuum
+from cc_pipeline.lake.vacuum import clean_log, vacuum
 from cc_pipeline.locks import LockTimeout, is_plausible, locked
-from cc_pipeline.maintenance.purge import finish_purges, resume_purges
+from cc_pipeline.maintenance.purge import finish_purges, publish_if_asked
 from cc_pipeline.maintenance.stored_files import list_named_files
 from cc_pipeline.publish.publish import delete_leftovers, publish_warehouse
-from cc_pipeline.records.file_leases import forget_ended
 from cc_pipeline.records.sweep import crawls_with_files, sweep
 from cc_pipeline.stores.answer import ListedObject
 from cc_pipeline.transport.client import Transport
@@ -45,8 +43,6 @@ RETENTION_HOURS = 168
 #: Later publications and maintenance do the rest.
 _MAX_MERGED_BYTES = 512 << 20
 _MAX_SECONDS = 30
-#: Maximum digests of a table's log that a publication folds.
-_MAX_FOLDED_DIGESTS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +65,14 @@ def run_maintenance(
     lake (``lake/snapshot.py``). Tables keep their files for at least a week
     (``vacuum.RETENTION_FLOOR_HOURS``).
     """
-    leftovers = delete_leftovers(workspace.settings) + forget_ended(workspace.storage)
+    leftovers = delete_leftovers(workspace.settings)
     lake = workspace.lake
-    resume_purges(workspace)
     merged = _merge(workspace, Bounds() if max_files is None else Bounds(max_files), wait=True)
-    for name in merged:
-        fold(lake, name)
-    if workspace.settings.publish != "none":
-        publish_warehouse(workspace)
+    finish_purges(workspace)
+    publish_if_asked(workspace)
     names = [*lake.specs]
-    pinned = read_pinned_versions(workspace.place) if workspace.settings.has_separate_lake else {}
+    # of all homes: another one may read a lake that belongs to this one
+    pinned = read_pinned_versions(workspace.place)
     deleted = {}
     if pinned is not None:
         # another home may show files that the log does not name: nothing is deleted until that home publishes again
@@ -88,11 +82,7 @@ def run_maintenance(
         names = [name for name in names if name not in unsafe_tables]
         deleted = {name: vacuum(lake, name, retention_hours, pinned.get(name, ())) for name in names}
         deleted["entries of logs"] = sum(clean_log(lake, name, pinned.get(name, ())) for name in names)
-    deleted["folded digests"] = sum(
-        sweep_folded(lake, name, max(retention_hours, RETENTION_FLOOR_HOURS)) for name in lake.specs
-    )
     deleted["stored records"] = _sweep_records(workspace, retention_hours)
-    finish_purges(workspace, max(retention_hours, RETENTION_FLOOR_HOURS) * 3_600)
     return MaintenanceReport(merged, deleted, leftovers)
 
 
@@ -101,12 +91,9 @@ def merge_and_publish(workspace: Workspace) -> Publication:
 
     So a home without maintenance stays fast. Raises ``EnvironmentFault``, also if files could not be merged: the tables
     were published then."""
+    bounds = Bounds(max_bytes=_MAX_MERGED_BYTES, until=time.monotonic() + _MAX_SECONDS, drops_dead=False)
     try:
-        merged = _merge(
-            workspace, Bounds(max_bytes=_MAX_MERGED_BYTES, until=time.monotonic() + _MAX_SECONDS), wait=False
-        )
-        for name in merged:
-            fold(workspace.lake, name, max_digests=_MAX_FOLDED_DIGESTS)
+        _merge(workspace, bounds, wait=False)
     except EnvironmentFault:
         publish_warehouse(workspace)
         raise
@@ -117,16 +104,12 @@ def _merge(workspace: Workspace, bounds: Bounds, *, wait: bool) -> dict[str, int
     """Merges due files and returns their numbers by table; none if another process merges, unless ``wait``."""
     lake = workspace.lake
     merged = dict.fromkeys(lake.specs, 0)
-    # the lock and the lease are taken only if there is work
-    with lake.hold_versions():
-        due_tables = [name for name in merged if is_due(lake, name, bounds)]
+    # a publication takes the lock and the lease only if there is work
+    due_tables = [name for name in merged if bounds.drops_dead or is_due(lake, name, bounds)]
     if due_tables:
-        scratch = workspace.scratch / "merging"
         with _hold_merge_lock(workspace, wait=wait) as has_lock:
             for name in due_tables if has_lock else ():
-                merged[name] = compact_due(lake, name, scratch, bounds)
-            if has_lock:  # otherwise another thread of this process may be merging there
-                shutil.rmtree(scratch, ignore_errors=True)
+                merged[name] = compact(lake, name, bounds)
         # Arrow keeps freed memory for itself; the next steps need it elsewhere
         pa.default_memory_pool().release_unused()
     return merged

@@ -1,14 +1,9 @@
-"""The plan of a purge: what it deletes (rows, stored bytes that no other target has), and what it leaves.
-
-A purge writes a note to the lake (``PurgeNote``), so that a killed purge can be continued.
-"""
+"""The plan of a purge: what it deletes (rows, stored bytes that no other target has), and what it leaves."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -16,115 +11,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.capture_columns import SLICE
-from cc_pipeline.commoncrawl.crawls import SUBSETS
-from cc_pipeline.commoncrawl.slice_slugs import whole_slug, with_subset
+from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.lake.content_digests import compute_input_digest
-from cc_pipeline.lake.lake import DigestsNotInLog, Lake, TableSpec
-from cc_pipeline.lake.slice import Slice, Stage, group_targets_by_crawl
+from cc_pipeline.lake.lake import Lake, TableSpec
+from cc_pipeline.lake.live_rows import read_states
+from cc_pipeline.lake.predicates import Prefix
+from cc_pipeline.lake.slice import Slice, group_targets_by_crawl
 from cc_pipeline.lake.snapshot import find_other_publications
-from cc_pipeline.lake.streaming import count_rows, stream_crawl, stream_rows
+from cc_pipeline.lake.streaming import stream_crawl, stream_rows
 from cc_pipeline.lake.target_definitions import find_defining_slugs
 from cc_pipeline.progress import format_count
-from cc_pipeline.records.file_leases import RUNS, leases_of, list_active_leases
 from cc_pipeline.records.locations import PLACE_NAME, LocationCollector
 from cc_pipeline.records.storage import STORED
-from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.faults import FaultKind, RangeFault
-from cc_pipeline.workspace.tables import all_tables
 from cc_pipeline.workspace.workspace import Workspace
 
-_FOLDER: Final = "purges/"
-_MAX_JSON_BYTES: Final = 256 << 20
 #: Advice for an unknown table that may have rows of targets.
 _UNKNOWN_TABLE: Final = (
     "Another version of cc_pipeline made it: purge with that version. If the table is not needed, delete its folder."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class PurgeNote:
-    """The state of a purge. ``files`` (by crawl) are stored files with records to be removed; ``old`` are those that no
-    row names any more, which only wait for their deletion. ``removed_at`` is when the rows were removed. ``plan`` is
-    the digest of the plan."""
-
-    slug: str
-    definition: str
-    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    old: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    crawls: tuple[str, ...] = ()
-    removed_at: datetime | None = None
-    plan: str = ""
-
-    @property
-    def all_files(self) -> dict[str, tuple[str, ...]]:
-        """All stored files that have or had records to be removed, by crawl."""
-        crawls = sorted({*self.files, *self.old})
-        return {crawl: tuple(sorted({*self.files.get(crawl, ()), *self.old.get(crawl, ())})) for crawl in crawls}
-
-    def with_files(self, files: Mapping[str, tuple[str, ...]]) -> PurgeNote:
-        """The note with further files to be processed."""
-        crawls = sorted({*self.files, *files})
-        return replace(
-            self, files={crawl: tuple(sorted({*self.files.get(crawl, ()), *files.get(crawl, ())})) for crawl in crawls}
-        )
-
-    def with_finished_files(self, crawl: str, files: tuple[str, ...]) -> PurgeNote:
-        """The note with these files of ``crawl`` among the old ones."""
-        remaining = tuple(file for file in self.files.get(crawl, ()) if file not in set(files))
-        old = tuple(sorted({*self.old.get(crawl, ()), *files}))
-        return replace(self, files={**self.files, crawl: remaining}, old={**self.old, crawl: old})
-
-
-def write_note(place: Transport, note: PurgeNote) -> None:
-    """Writes the note, replacing the previous one. Raises ``EnvironmentFault``."""
-    removed_at = None if note.removed_at is None else note.removed_at.isoformat()
-    place.put(_key(note.slug), (json.dumps(asdict(note) | {"removed_at": removed_at}) + "\n").encode())
-
-
-def read_note(place: Transport, slug: str) -> PurgeNote | None:
-    """Reads the note of a purge that has not ended. Raises ``EnvironmentFault``, also for an invalid note."""
-
-    try:
-        return _parse_note(json.loads(place.read_all(_key(slug), _MAX_JSON_BYTES).data))
-    except RangeFault as fault:
-        if fault.kind is FaultKind.NOT_FOUND:
-            return None
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise EnvironmentFault(
-            f"{place.source}/{_key(slug)} cannot be read as the state of an unfinished purge",
-            "It is damaged, or another version wrote it. Delete the file, then purge the target again.",
-        ) from error
-
-
-def _parse_note(document: Any) -> PurgeNote:
-    removed_at = document["removed_at"]
-    return PurgeNote(
-        str(document["slug"]),
-        str(document["definition"]),
-        {str(crawl): tuple(map(str, files)) for crawl, files in document["files"].items()},
-        {str(crawl): tuple(map(str, files)) for crawl, files in document["old"].items()},
-        tuple(map(str, document["crawls"])),
-        None if removed_at is None else datetime.fromisoformat(removed_at).astimezone(UTC),
-        str(document.get("plan", "")),
-    )
-
-
-def list_unfinished_purges(place: Transport) -> list[PurgeNote]:
-    """Returns the notes of all purges that have not ended. Raises ``EnvironmentFault``."""
-    slugs = [stored_file.key.removeprefix(_FOLDER).removesuffix(".json") for stored_file in place.listing(_FOLDER)]
-    notes = (read_note(place, slug) for slug in slugs if not slug.startswith("."))
-    return [note for note in notes if note is not None]
-
-
-def end_note(place: Transport, slug: str) -> None:
-    """Removes the note. Raises ``EnvironmentFault``."""
-    place.delete(_key(slug))
-
-
-def _key(slug: str) -> str:
-    return f"{_FOLDER}{slug}.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +69,8 @@ class PurgePlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the home has only the definition of the target, and the results of its lookups."""
-        uncounted = {"targets", *(spec.name for spec in all_tables() if spec.has_row_a_slice)}
-        return not any(count for table, count in self.rows.items() if table not in uncounted)
+        """Whether the home has at most the definition of the target, and the results of its lookups."""
+        return not any(count for table, count in self.rows.items() if table != "targets")
 
     @property
     def records(self) -> int:
@@ -200,12 +104,10 @@ def combine_digests(plans: Sequence[PurgePlan]) -> str:
     return digests[0] if len(digests) == 1 else compute_input_digest({"plans": digests})
 
 
-def require_plan_digest(place: Transport, plans: Sequence[PurgePlan], digest: str) -> None:
+def require_plan_digest(plans: Sequence[PurgePlan], digest: str) -> None:
     """Raises ``UserInputError`` unless ``digest`` is that of ``plans``, as a dry run shows it: so nothing is deleted
-    that the person has not seen. A killed purge continues with the digest of its start."""
-    killed = [read_note(place, plan.slug) for plan in plans if len(plans) == 1]
-    interrupted_digests = {note.plan for note in killed if note is not None and note.removed_at is None}
-    if digest and digest in {combine_digests(plans), *interrupted_digests}:
+    that the person has not seen. A killed purge has hidden everything, and needs none to continue."""
+    if all(plan.is_empty for plan in plans) or (digest and digest == combine_digests(plans)):
         return
     names = ", ".join(plan.slug for plan in plans)
     if not digest:
@@ -227,11 +129,14 @@ def plan_purge(workspace: Workspace, slug: str, definition: str, *, files: bool 
     """
     lake = workspace.lake
     refuse_unknown_tables(lake)
-    slices = slices_of_target(lake, slug)
-    slice_slugs = sorted({slug, *(slice_.target for slice_ in slices)})
-    crawls = sorted({slice_.crawl for slice_ in slices})
-    where = {"crawl": crawls, "target": slice_slugs}
-    rows = {spec.name: sum(count_rows(lake, spec.name, where, ["crawl"]).values()) for spec in purged_tables(lake)}
+    states = read_states(lake, {"target": Prefix(slug)})
+    states = states.filter(
+        pa.array([whole_slug(target) == slug for target in states["target"].to_pylist()], pa.bool_())
+    )
+    slices = sorted({Slice(*key) for key in zip(*(states[name].to_pylist() for name in SLICE), strict=True)})
+    by_table = states.group_by("table").aggregate([("rows", "sum")])
+    counts = dict(zip(by_table["table"].to_pylist(), by_table["rows_sum"].to_pylist(), strict=True))
+    rows = {spec.name: counts.get(spec.name, 0) for spec in lake.specs.values() if spec.has_targets}
     rows["targets"] = len(find_defining_slugs(lake, {slug}))
     stored: dict[str, tuple[StoredShare, ...]] = {}
     kept_count, holders = 0, set[str]()
@@ -249,12 +154,6 @@ def plan_purge(workspace: Workspace, slug: str, definition: str, *, files: bool 
         tuple(sorted(holders)),
         _describe_copies(workspace, kept_count, sorted(holders)),
     )
-
-
-def purged_tables(lake: Lake) -> list[TableSpec]:
-    """Returns the tables with rows of targets in crawls, in the order in which a purge empties them: derived tables
-    come before those that they are made from."""
-    return [spec for spec in reversed(lake.specs.values()) if spec.has_targets]
 
 
 def find_unknown_tables(lake: Lake) -> dict[str, tuple[str, str]]:
@@ -286,61 +185,10 @@ def refuse_unknown_tables(lake: Lake) -> None:
         )
 
 
-def slices_of_target(lake: Lake, slug: str) -> list[Slice]:
-    """Returns every slice that was ever made of a target, of its parts, and of the parts of earlier divisions."""
-    slices: set[Slice] = set()
-    for spec in purged_tables(lake):
-        if spec.has_row_a_slice:
-            # written first, so a killed run may have left a row without a slice
-            for batch in stream_rows(lake, spec.name, {}, SLICE):
-                target_rows = batch.filter(pc.starts_with(batch.column("target"), slug)).to_pylist()
-                slices |= {
-                    Slice(row["crawl"], row["target"]) for row in target_rows if whole_slug(row["target"]) == slug
-                }
-        elif spec.stage is not None:
-            slices |= {
-                slice_ for slice_ in _list_made_slices(lake, spec.name, spec.stage) if whole_slug(slice_.target) == slug
-            }
-    return sorted(slices)
-
-
-def _list_made_slices(lake: Lake, table: str, stage: Stage) -> Iterator[Slice]:
-    try:
-        slices = [stage.parse_digest_name(name) for name in lake.digest_names(table, stage.name_prefix)]
-    except DigestsNotInLog:
-        slices = [Slice(*key) for key in count_rows(lake, table, {})]
-    return (slice_ for slice_ in slices if slice_ is not None)
-
-
-def find_fetching_crawls(workspace: Workspace, slug: str, crawls: Collection[str]) -> list[str]:
-    """Returns the ``crawls`` in which a running fetch of any home has the target, or does not name its targets."""
-    return [
-        crawl
-        for crawl in sorted(crawls)
-        if any(
-            lease.targets is None or slug in map(whole_slug, lease.targets)
-            for lease in list_active_leases(workspace.storage, crawl)
-        )
-    ]
-
-
-def slices_of_stopped_runs(workspace: Workspace, slugs: Collection[str]) -> list[Slice]:
-    """Returns the slices of ``slugs`` that stopped runs of any home may still commit: nothing else has a record of
-    them. Raises ``EnvironmentFault``."""
-    slices: set[Slice] = set()
-    for run in leases_of(workspace.storage, RUNS)[1]:
-        run_slugs = [slug for slug in slugs if not run.is_process_dead and run.concerns([slug])]
-        parts = [part for target_parts in workspace.parts(run_slugs).values() for part in target_parts]
-        slices |= {
-            Slice(crawl, with_subset(part, subset)) for crawl in run.crawls for subset in SUBSETS for part in parts
-        }
-    return sorted(slices)
-
-
 def rows_of_files(lake: Lake, crawl: str, files: Collection[str]) -> Iterator[pa.RecordBatch]:
     """Yields ``target`` and stored location of the rows of a crawl that name any of these stored files."""
     file_names = pa.array(sorted(files), pa.string())
-    for batch in stream_crawl(lake, lake.pin("records"), crawl, ["target", *STORED]):
+    for batch in stream_crawl(lake, "records", crawl, ["target", *STORED]):
         file_rows = batch.filter(pc.is_in(batch.column("stored_file"), value_set=file_names))
         if file_rows.num_rows:
             yield file_rows

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -18,15 +18,16 @@ from cc_pipeline import SOFTWARE
 from cc_pipeline.archive.gzip_members import inflate_member
 from cc_pipeline.atomic import sync
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
+from cc_pipeline.lake.files import write_rows
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.replacing import change_rows
+from cc_pipeline.lake.slice import FETCH, slices_of
+from cc_pipeline.lake.slices import Base, SlicesChanged, commit_slices, draw_generations, read_epochs, read_slice_rows
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.maintenance.purge_plan import as_places, rows_of_files
 from cc_pipeline.records.file_leases import list_active_leases
 from cc_pipeline.records.locations import PLACE_NAME, LocationCollector, LocationIndex
 from cc_pipeline.records.segments import SUFFIXES, Row, adopt, delete_journals, journal_rows, segment_head
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, STORED, RecordStorage
-from cc_pipeline.records.sweep import note
 
 #: Maximum bytes of neighbouring members that are read together; one record may be larger.
 _MAX_READ_BYTES: Final = 8 << 20
@@ -147,9 +148,9 @@ def move_records(
     name: str,
     scratch: Path,
     killed: KilledRunFiles,
-) -> int:
+) -> None:
     """Rewrites each of ``files`` (keys of stored files and their sizes in bytes) that has records without a row, and
-    updates the rows; returns the number of rewritten files.
+    commits their rows anew, with the new locations.
 
     ``name`` begins the names of the new files and is used once. Journal rows of ``killed`` runs move too, if a target
     has the capture. Raises ``EnvironmentFault``.
@@ -174,12 +175,11 @@ def move_records(
                 written[file] = (new, offsets, places)
         try:
             if written:
-                note(storage, crawl, written, time.time())
                 _relocate_rows(lake, crawl, written)
-        except _RecordTakeover:
+        except (_RecordTakeover, SlicesChanged):
             continue
         delete_journals(storage, [file for file in (*written, *freed) if file in killed.files])
-        return len(written)
+        return
     raise EnvironmentFault(
         f"a running fetch reuses stored records of {crawl}, so the purge cannot move them now",
         "Wait for the end of that fetch, then run the command again: it continues where it stopped.",
@@ -276,8 +276,55 @@ def _relocate_rows(lake: Lake, crawl: str, written: Mapping[str, tuple[str, Any,
     for number, (rows, (_, _, new)) in enumerate(zip(old, written.values(), strict=True)):
         positions = places.positions(as_places(rows))
         files[positions], moved_to[positions] = number, new
-    moved, old_files = _MovedRecords(places, names, files, moved_to), pa.array([*written], pa.string())
-    change_rows(lake, "records", crawl, "stored_file", old_files, lambda rows: moved.relocate(rows, old_files))
+    _commit_moved(lake, crawl, _MovedRecords(places, names, files, moved_to), pa.array([*written], pa.string()))
+
+
+def _commit_moved(lake: Lake, crawl: str, moved: _MovedRecords, old_files: pa.Array) -> None:
+    """Commits the rows of all slices that name any of ``old_files``, with the new locations, under new generations.
+    Raises ``SlicesChanged`` if a fetch commits one of them meanwhile."""
+    targets = {
+        target
+        for rows in rows_of_files(lake, crawl, old_files.to_pylist())
+        for target in rows.column("target").unique().to_pylist()
+    }
+    slices = slices_of(crawl, sorted(targets))
+    epochs = read_epochs(lake, slices)
+    fetched = read_slice_rows(lake, slices, (FETCH,), details=True)
+    replaced = {slice_: row for (slice_, _), row in fetched.items() if row.tables}
+    generations = draw_generations(replaced)
+    where = {"crawl": crawl, "target": [slice_.target for slice_ in replaced]}
+    old = [row.tables["records"].generation for row in replaced.values()]
+    ends: dict[str, Counter[str]] = {}
+    batches = (
+        _count_ends(moved.relocate(rows, old_files), ends)
+        for rows in stream_rows(lake, "records", where, generations=old)
+    )
+    numbers = {slice_.target: number for slice_, number in generations.items()}
+    written = write_rows(lake, "records", crawl, batches, numbers, is_sorted=False)
+    lake.append("records", written.files)
+    rows = [
+        replace(
+            row,
+            tables={"records": replace(row.tables["records"], generation=generations[slice_])},
+            note={**row.note, "stored_files": _list_stored_files(ends.get(slice_.target, {}))},
+        )
+        for slice_, row in replaced.items()
+    ]
+    commit_slices(lake, rows, Base(epochs, replaced))
+
+
+def _list_stored_files(ends: Mapping[str, int]) -> list[dict[str, object]]:
+    return [{"file": file, "bytes": end} for file, end in sorted(ends.items())]
+
+
+def _count_ends(rows: pa.RecordBatch, ends: dict[str, Counter[str]]) -> pa.RecordBatch:
+    """Adds the end of the last record of each slice in each stored file to ``ends``; returns ``rows``."""
+    stored = pa.Table.from_batches([rows]).select(["target", *STORED]).drop_null()
+    stored = stored.append_column("end", pc.add(stored["stored_offset"], stored["stored_length"]))
+    for row in stored.group_by(["target", "stored_file"]).aggregate([("end", "max")]).to_pylist():
+        files = ends.setdefault(row["target"], Counter())
+        files[row["stored_file"]] = max(files[row["stored_file"]], row["end_max"])
+    return rows
 
 
 def _add_journal_records(offsets: Any, lengths: Any, rows: Collection[Row]) -> tuple[Any, Any]:

@@ -18,6 +18,7 @@ from cc_pipeline.extraction.reusable_records import Place, read_lost_rows
 from cc_pipeline.extraction.slice_state import read_slice_states
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import FETCH, Slice, group_targets_by_crawl, slices_of
+from cc_pipeline.lake.slices import list_slices, read_liveness
 from cc_pipeline.lake.streaming import list_crawl_files, list_crawls, stream_crawl
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.storage import STORED, RecordStorage, are_bytes_missing
@@ -65,10 +66,13 @@ class VerificationReport:
 
 
 def list_named_files(lake: Lake, crawl: str) -> NamedFiles:
-    """Returns the stored files that rows of ``crawl`` name now; reads one column of the crawl."""
+    """Returns the stored files that rows of ``crawl`` name now, or may name soon: all rows but those that count no more;
+    reads one column of the crawl."""
     pinned = lake.pin("records")
+    liveness = read_liveness(lake, "records", crawl)
     files: set[str] = set()
-    for batch in stream_crawl(lake, pinned, crawl, ["stored_file"]):
+    excluded = pa.concat_arrays([liveness.dead, liveness.purged])
+    for batch in stream_crawl(lake, "records", crawl, ["stored_file"], excluded=excluded):
         files.update(batch.column(0).unique().drop_null().to_pylist())
     return NamedFiles(files, list_crawl_files(pinned, crawl))
 
@@ -80,7 +84,10 @@ def find_lost_records(workspace: Workspace, slices: Collection[Slice] | None = N
     Raises ``EnvironmentFault`` if the lake or its store cannot be read.
     """
     losses = []
-    for crawl, targets in group_targets_by_crawl(FETCH.list_slices(workspace.lake, slices)).items():
+    fetched = list_slices(workspace.lake, FETCH)
+    if slices is not None:
+        fetched = [slice_ for slice_ in fetched if slice_ in {*slices}]
+    for crawl, targets in group_targets_by_crawl(fetched).items():
         slice_states = read_slice_states(workspace, slices_of(crawl, targets), (FETCH,))
         lost = {
             slice_: slice_state.lost_records for slice_, slice_state in slice_states.items() if slice_state.lost_records
@@ -111,7 +118,7 @@ def verify(
     read = mismatched = 0
     stored: Counter[str] = Counter()
     for crawl in list_crawls(pinned):
-        rows = _draw_sample(stream_crawl(lake, pinned, crawl, _VERIFIED_COLUMNS), share, draw, stored)
+        rows = _draw_sample(stream_crawl(lake, "records", crawl, _VERIFIED_COLUMNS), share, draw, stored)
         for row, member in read_members(rows, storage):
             damage = _find_damage(row, member, crawl) if isinstance(member, bytes) else _fault_reason(member)
             read += 1
@@ -127,7 +134,7 @@ def find_holders(lake: Lake, crawl: str, places: Mapping[Place, str]) -> list[st
     not read)."""
     files = pa.array(sorted({file for file, _ in places}))
     slugs: set[str] = set()
-    for batch in stream_crawl(lake, lake.pin("records"), crawl, ["target", "warc_filename", "warc_record_offset"]):
+    for batch in stream_crawl(lake, "records", crawl, ["target", "warc_filename", "warc_record_offset"]):
         file_rows = batch.filter(pc.is_in(batch.column("warc_filename"), value_set=files))
         slugs |= {
             whole_slug(row["target"])

@@ -206,9 +206,10 @@ def publication_views(
     A view over millions of rows is as quick as its table only if it neither leaves out rows nor joins any. So each is
     written for this publication, and compares keys only in rows of targets with repeats.
     """
-    repeats = tuple(_build_repeats_view(table, sharing.sql, blocked) for table in _CAPTURE_TABLES)
+    repeats = tuple(_build_repeats_view(table, sharing.sql) for table in _CAPTURE_TABLES)
     return (
         _build_left_out_view(left_out),
+        _build_filters_view(blocked),
         *(_build_notes_view(stage, name, columns) for stage, name, columns in _NOTES),
         _build_plain_view("crawls", "Crawls of the source.", CRAWLS_COLUMNS, order="crawl DESC"),
         ViewSpec(
@@ -255,23 +256,20 @@ def publication_views(
             },
         ),
         *repeats,
-        _build_capture_view(_CAPTURES, partial(_select_captures, blocked), blocked),
+        _build_capture_view(_CAPTURES, _select_captures),
         ViewSpec(
             "capture_targets",
-            partial(_select_capture_targets, blocked),
+            _select_capture_targets,
             "Why a capture is here: one row per capture and target.",
             notes=notes_of(CAPTURES_COLUMNS) | {"target": "Slug of a target that the capture belongs to"},
         ),
-        *(
-            _build_capture_view(table, partial(_select_distinct, table, blocked), blocked)
-            for table in _CAPTURE_TABLES[1:]
-        ),
+        *(_build_capture_view(table, partial(_select_distinct, table)) for table in _CAPTURE_TABLES[1:]),
         ViewSpec(
             "ledger",
             f"SELECT {_KEY}, subset, url, domain, warc_record_length, outcome, reason, detail, digest_check, attempts, "
             "fetched_at, is_final, unsuccessful_runs FROM main.records",
             "One outcome per planned capture: planned = fetched + quarantined + missing.",
-            row_count_rule=("records", _count_hidden_rows(_RECORDS, blocked)),
+            row_count_rule=("records", _count_hidden_rows(_RECORDS)),
             notes=notes_of(RECORD_COLUMNS),
         ),
         ViewSpec(
@@ -308,8 +306,8 @@ def _build_catalog_view(table: str, excluded_condition: str, comment: str, colum
     )
 
 
-def _build_capture_view(table: _CaptureTable, sql: Sql, blocked: Blocked) -> ViewSpec:
-    row_count_rule = (table.name, _count_hidden_rows(table, blocked))
+def _build_capture_view(table: _CaptureTable, sql: Sql) -> ViewSpec:
+    row_count_rule = (table.name, _count_hidden_rows(table))
     return ViewSpec(table.name, sql, table.comment, row_count_rule=row_count_rule, notes=notes_of(table.columns))
 
 
@@ -333,7 +331,8 @@ _JSON_TYPES = {pa.string(): "VARCHAR", pa.bool_(): "BOOLEAN", pa.int64(): "BIGIN
 
 def _build_notes_view(stage: Stage, name: str, columns: Sequence[Column]) -> ViewSpec:
     """The notes of a stage in rows of ``slices``, with a column for each value."""
-    values, parsed = [], {"note": {}, "details": {}}
+    values: list[str] = []
+    parsed: dict[str, dict[str, Any]] = {"note": {}, "details": {}}
     for column in columns:
         if column.name in _ROW_COLUMNS:
             values.append(f"{_ROW_COLUMNS[column.name]} AS {column.name}")
@@ -366,11 +365,11 @@ def _json_type(kind: pa.DataType) -> Any:
     return "TIMESTAMPTZ" if pa.types.is_timestamp(kind) else _JSON_TYPES[kind]
 
 
-def _build_repeats_view(table: _CaptureTable, where: str, blocked: Blocked) -> ViewSpec:
+def _build_repeats_view(table: _CaptureTable, where: str) -> ViewSpec:
     columns = f"{_KEY}, target{table.distinct}"
 
     def sql(run_query: RunQuery) -> str:
-        table_sql = _select_published(table, blocked, run_query)
+        table_sql = _select_published(table, run_query)
         query = (
             f"SELECT {_KEY}, target FROM (SELECT {columns}, "
             f"row_number() OVER (PARTITION BY {_KEY} ORDER BY {table.order}) AS place "
@@ -383,7 +382,7 @@ def _build_repeats_view(table: _CaptureTable, where: str, blocked: Blocked) -> V
         # links of a file of 2012 are left out where the page itself was parsed, even if that has none
         return (
             f"{query} UNION SELECT {_KEY}, target FROM {table_sql} SEMI JOIN (FROM "
-            f"{_select_published(_PAGE_METADATA, blocked, run_query)} "
+            f"{_select_published(_PAGE_METADATA, run_query)} "
             f"WHERE source_kind = 'records' AND {where}) USING ({_KEY}) WHERE source_kind <> 'records' AND {where}"
         )
 
@@ -391,9 +390,9 @@ def _build_repeats_view(table: _CaptureTable, where: str, blocked: Blocked) -> V
     return ViewSpec(f"lake.{table.name}_repeats", sql, comment, materialized=True)
 
 
-def _select_distinct(table: _CaptureTable, blocked: Blocked, run_query: RunQuery) -> str:
+def _select_distinct(table: _CaptureTable, run_query: RunQuery) -> str:
     """Each capture once. Rows of targets without repeats are not looked at."""
-    table_sql = _select_published(table, blocked, run_query)
+    table_sql = _select_published(table, run_query)
     hidden = _find_repeating_targets(table, run_query)
     replacements = [table.replacement] if table.replacement else []
     if _has_older_keys(table, run_query):
@@ -432,7 +431,7 @@ def _add_status(table: _CaptureTable, table_sql: str, run_query: RunQuery) -> st
     return f"(SELECT c.* REPLACE ({status} AS fetch_status) FROM {table_sql} c LEFT JOIN ({parsed}) p USING ({_KEY}))"
 
 
-def _count_hidden_rows(table: _CaptureTable, blocked: Blocked) -> Callable[[RunQuery], str]:
+def _count_hidden_rows(table: _CaptureTable) -> Callable[[RunQuery], str]:
     """The query for the number of rows of a table that its view leaves out; it reads nothing if nothing is left out."""
 
     def sql(run_query: RunQuery) -> str:
@@ -440,10 +439,8 @@ def _count_hidden_rows(table: _CaptureTable, blocked: Blocked) -> Callable[[RunQ
         hidden = _find_repeating_targets(table, run_query)
         if hidden is not None:
             join_clause = f"lake.{table.name}_repeats USING ({_KEY}, target) WHERE {hidden or 'true'}"
-            parts.append(
-                f"(SELECT count(*) FROM {_select_published(table, blocked, run_query)} SEMI JOIN {join_clause})"
-            )
-        if (table_sql := _select_published(table, blocked, run_query)) != f"lake.{table.name}":
+            parts.append(f"(SELECT count(*) FROM {_select_published(table, run_query)} SEMI JOIN {join_clause})")
+        if (table_sql := _select_published(table, run_query)) != f"lake.{table.name}":
             parts.append(f"(SELECT count(*) FROM lake.{table.name}) - (SELECT count(*) FROM {table_sql})")
         return f"SELECT {' + '.join(parts)}"
 
@@ -460,19 +457,22 @@ def _find_repeating_targets(table: _CaptureTable, run_query: RunQuery) -> str | 
     return is_one_of("target", [target for (target,) in targets])
 
 
-def _select_published(table: _CaptureTable, blocked: Blocked, run_query: RunQuery) -> str:
+def _select_published(table: _CaptureTable, run_query: RunQuery) -> str:
     """A table without rows of blocked sites, and without pages that their target's condition rules out."""
-    conditions = [f"NOT {blocked.sql}"] if blocked.ranges and _has_blocked_rows(blocked, run_query) else []
-    conditions += [_NOT_RULED_OUT] if table.of_pages and _has_ruled_out_pages(run_query) else []
+    [(blocked, has_ruled_out)] = run_query("SELECT blocked, has_ruled_out FROM lake.row_filters")
+    conditions = [f"NOT ({blocked})"] if blocked else []
+    conditions += [_NOT_RULED_OUT] if table.of_pages and has_ruled_out else []
     return f"(FROM lake.{table.name} WHERE {' AND '.join(conditions)})" if conditions else f"lake.{table.name}"
 
 
-def _has_blocked_rows(blocked: Blocked, run_query: RunQuery) -> bool:
-    return bool(run_query(f"SELECT 1 FROM lake.captures WHERE {blocked.sql} LIMIT 1"))
-
-
-def _has_ruled_out_pages(run_query: RunQuery) -> bool:
-    return bool(run_query("SELECT 1 FROM lake.page_metadata WHERE condition_match = 'no' LIMIT 1"))
+def _build_filters_view(blocked: Blocked) -> ViewSpec:
+    """One row: the condition for rows of blocked sites, if any row has one, and whether conditions rule out pages."""
+    condition = blocked.sql if blocked.ranges else "false"
+    rows = (
+        f"SELECT CASE WHEN EXISTS (FROM lake.captures WHERE {condition}) THEN {quote_literal(condition)} END AS blocked, "
+        "EXISTS (FROM lake.page_metadata WHERE condition_match = 'no') AS has_ruled_out"
+    )
+    return ViewSpec("lake.row_filters", rows, "Which rows the views leave out.", materialized=True)
 
 
 def _build_left_out_view(slices: Sequence[tuple[str, str, int]]) -> ViewSpec:
@@ -483,11 +483,11 @@ def _build_left_out_view(slices: Sequence[tuple[str, str, int]]) -> ViewSpec:
     return ViewSpec("lake.left_out", rows, comment, materialized=True)
 
 
-def _select_capture_targets(blocked: Blocked, run_query: RunQuery) -> str:
+def _select_capture_targets(run_query: RunQuery) -> str:
     """The captures with their targets. If a condition was undecided by the index, the result of the parsed page
     counts."""
     template = "SELECT DISTINCT {key}, subset, url, {whole} AS target, {meant} FROM {captures}"
-    captures = _select_published(_CAPTURES, blocked, run_query)
+    captures = _select_published(_CAPTURES, run_query)
     plain = template.format(key=_KEY, whole=WHOLE_TARGET, meant="condition_match", captures=captures)
     if not run_query("SELECT 1 FROM lake.captures WHERE starts_with(condition_match, 'unknown') LIMIT 1"):
         return plain
@@ -504,8 +504,8 @@ def _select_capture_targets(blocked: Blocked, run_query: RunQuery) -> str:
     return f"{settled} LEFT JOIN {pages} USING ({_KEY}, target)"
 
 
-def _select_captures(blocked: Blocked, run_query: RunQuery) -> str:
-    query = _select_distinct(_CAPTURES, blocked, run_query)
+def _select_captures(run_query: RunQuery) -> str:
+    query = _select_distinct(_CAPTURES, run_query)
     # the folders of the files decide
     if not run_query(f"SELECT 1 FROM lake.captures WHERE {_OF_ARC} LIMIT 1"):
         return query
@@ -515,5 +515,5 @@ def _select_captures(blocked: Blocked, run_query: RunQuery) -> str:
         f"SELECT * FROM ({query}) WHERE NOT ({_OF_ARC}) UNION ALL "
         f"SELECT * FROM ({query}) WHERE {_OF_ARC} AND archive_format <> 'arc' UNION ALL "
         f"SELECT c.* REPLACE ({replaced}) FROM (SELECT * FROM ({query}) WHERE {_OF_ARC} AND archive_format = 'arc') c "
-        f"LEFT JOIN (SELECT * FROM ({_select_distinct(_RECORDS, blocked, run_query)}) WHERE {_OF_ARC}) r USING ({_KEY})"
+        f"LEFT JOIN (SELECT * FROM ({_select_distinct(_RECORDS, run_query)}) WHERE {_OF_ARC}) r USING ({_KEY})"
     )

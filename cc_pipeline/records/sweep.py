@@ -127,20 +127,17 @@ def sweep(
     read_named: Callable[[], NamedFiles],
     retention: float = RETENTION_SECONDS,
     clock: Callable[[], float] = time.time,
-    only: Collection[str] | None = None,
 ) -> int:
     """Deletes the stored files of ``crawl`` that nothing needs, and returns their number. ``read_named`` reads the
     files that the rows name now.
 
-    ``retention`` is in seconds; with 0 the place's clock is ignored. ``only`` restricts the sweep to these keys. If
-    rows of the crawl keep being committed, the next sweep deletes the files. Raises ``EnvironmentFault``.
+    ``retention`` is in seconds; with 0 the place's clock is ignored. If rows of the crawl keep being committed, the next
+    sweep deletes the files. Raises ``EnvironmentFault``.
     """
     for _ in range(_TRIES):
         previous = read_named()
         listing = storage.transport.listing(f"{storage.folder(crawl)}/")
         unneeded = _unneeded(storage, crawl, listing, previous.files)
-        if only is not None:
-            unneeded = {key: stored_file for key, stored_file in unneeded.items() if key in only}
         holdings = list_active_leases(storage, crawl, clock) if unneeded else []
         # The leases are read between two equal readings of the rows. A fetch writes its lease, reads the rows, commits,
         # and removes its lease. So a fetch that needs an orphan file read the rows before this sweep did, and its lease
@@ -153,21 +150,8 @@ def sweep(
             for key, stored_file in unneeded.items()
             if not any(holding.holds(key) for holding in holdings)
         }
-        notes_too = only is None
-        return _delete(storage, crawl, free, listing, retention, clock(), notes_too)
+        return _delete(storage, crawl, free, listing, retention, clock())
     return 0
-
-
-def find_orphan_files(
-    storage: RecordStorage, crawl: str, read_named: Callable[[], NamedFiles], own_commit: str
-) -> list[str]:
-    """Returns the stored files of ``crawl`` that no row names, that have no journal and that no active lease except
-    that of ``own_commit`` protects: a sweep would delete them in time. Raises ``EnvironmentFault``."""
-    listing = storage.transport.listing(f"{storage.folder(crawl)}/")
-    holdings = [holding for holding in list_active_leases(storage, crawl) if holding.commit != own_commit]
-    # last: a fetch whose lease was there when its files were listed, and is not now, has committed its rows
-    unneeded = _unneeded(storage, crawl, listing, read_named().files)
-    return [key for key in unneeded if not any(holding.holds(key) for holding in holdings)]
 
 
 def _unneeded(
@@ -197,10 +181,9 @@ def _delete(
     listing: list[ListedObject],
     retention: float,
     now: float,
-    notes_too: bool,
 ) -> int:
-    """Deletes those ``free`` files that were not needed for the ``retention``, and, if ``notes_too``, notes that are no
-    longer needed. Returns the number of deleted files."""
+    """Deletes those ``free`` files that were not needed for the ``retention``, and notes that are no longer needed.
+    Returns the number of deleted files."""
     notes = _list_notes(storage, crawl, listing)
     dated = {
         stored_file.key: (stored_file, written_at)
@@ -217,16 +200,15 @@ def _delete(
     ]
     for stored_file in due:
         storage.transport.delete(stored_file.key)
-    if notes_too:
-        # after the files: a sweep that is killed in between finds the notes again
-        old = [
-            stored_file.key
-            for stored_file in notes
-            if stored_file.key not in dated or now - dated[stored_file.key][1] >= retention
-        ]
-        for key in (*old, *_find_leftovers(storage, crawl, listing, now)):
-            storage.transport.delete(key)
-        delete_committed(storage, crawl, now - RETENTION_SECONDS)
+    # after the files: a sweep that is killed in between finds the notes again
+    old = [
+        stored_file.key
+        for stored_file in notes
+        if stored_file.key not in dated or now - dated[stored_file.key][1] >= retention
+    ]
+    for key in (*old, *_find_leftovers(storage, crawl, listing, now)):
+        storage.transport.delete(key)
+    delete_committed(storage, crawl, now - RETENTION_SECONDS)
     return len(due)
 
 

@@ -23,11 +23,13 @@ from cc_pipeline.automation.due import (
 )
 from cc_pipeline.automation.staleness import assess_crawl
 from cc_pipeline.extraction.crawl_plan import CrawlPlan
-from cc_pipeline.extraction.fetch_counts import FetchSummary
+from cc_pipeline.extraction.fetch_counts import SliceFetchCounts
+from cc_pipeline.extraction.loss_policy import build_fetch_notes
 from cc_pipeline.extraction.plan import Index, Plan, Reason, ReasonKind, SlicePlan
 from cc_pipeline.extraction.slice_selection import TargetSlices
 from cc_pipeline.extraction.slice_state import SliceState
 from cc_pipeline.lake.slice import Slice
+from cc_pipeline.lake.slices import SliceRow
 
 LISTED = ["C5", "C4", "C3", "C2", "C1"]
 
@@ -166,7 +168,7 @@ def test_the_last_try_of_a_partition_is_alone() -> None:
 
 
 def fetches(*rows: tuple[str, str, int]) -> pa.Table:
-    return pa.table({name: [row[place] for row in rows] for place, name in enumerate(("crawl", "target", "planned"))})
+    return pa.table({name: [row[place] for row in rows] for place, name in enumerate(("crawl", "target", "rows"))})
 
 
 def test_the_pace_comes_from_ended_runs_and_from_what_a_target_has_elsewhere() -> None:
@@ -206,11 +208,11 @@ def test_one_that_ends_its_runs_keeps_the_others_from_nothing() -> None:
     assert set(pairs) - made == bad
 
 
-def looked(todo: SlicePlan, note: FetchSummary | None = None, harvested: bool = True) -> CrawlPlan:
+def looked(todo: SlicePlan, note: SliceRow | None = None, harvested: bool = True) -> CrawlPlan:
     here = Slice("C1", "set-x~16-0003")
     asked = TargetSlices("C1", {"set-x": (MINE, here)}, {"set-x": ()})
     index = Index({"parquet": "abc"} if harvested else {})
-    standings = {MINE: SliceState(last_fetch=note), here: SliceState()}
+    standings = {MINE: SliceState(rows={} if note is None else {"fetch": note}), here: SliceState()}
     return CrawlPlan(asked, {}, standings, {("C1", "warc"): index}, Plan((todo,) if todo.first_reason else ()))
 
 
@@ -226,7 +228,7 @@ def test_automation_makes_again_what_needs_no_agreement(why: ReasonKind) -> None
         ReasonKind.INDEX,
         ReasonKind.GAP_FILLED,
         ReasonKind.CAPTURES,
-        ReasonKind.PARTIALLY_COMMITTED,
+        ReasonKind.INCOMPLETE_ROWS,
     }
     by_itself.add(ReasonKind.BLOCKED)
     for todo in (
@@ -240,10 +242,16 @@ def test_automation_makes_again_what_needs_no_agreement(why: ReasonKind) -> None
 
 def test_what_a_source_did_not_give_waits_longer_each_time_and_is_given_up() -> None:
     def stands(minutes: int, **more: int) -> tuple[set[str], set[str]]:
-        figures = {"planned": 9, "fetched": 0, "quarantined": 0, "missing": 9, "pending": 9, "retries_exhausted": 0}
-        counts = figures | {"unsuccessful_runs": 0, "runs_without_response": 1} | more
-        note = FetchSummary(**counts, reason=None, example=None, last_attempt_at=NOW - timedelta(minutes=minutes))
-        found = assess_crawl(looked(SlicePlan(MINE), note), NOW)
+        counts = {"unsuccessful_runs": 0, "runs_without_response": 1, "pending": 9, "retries_exhausted": 0} | more
+        figures = SliceFetchCounts(
+            slice_=MINE, planned=9, fetched=0, quarantined=0, missing=9, reason=None, example=None,
+            **{name: counts[name] for name in ("pending", "retries_exhausted", "unsuccessful_runs")},
+        )  # fmt: skip
+        input_ = {"version": "1", "digest_policy": "record", "captures": "0", "state": "pending"}
+        without_response = {MINE: counts["runs_without_response"]}
+        note = build_fetch_notes({MINE: figures}, {MINE: input_}, without_response)[MINE]
+        note["last_attempt_at"] = (NOW - timedelta(minutes=minutes)).isoformat()
+        found = assess_crawl(looked(SlicePlan(MINE), SliceRow(MINE, "fetch", 0, 1, note=note)), NOW)
         return set(found.due), set(found.waiting)
 
     assert stands(20) == (set(), {"set-x"})

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
+from cc_pipeline.api.export import export
 from cc_pipeline.api.user_input import chosen_targets
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.export.cards import DatasetDescription
 from cc_pipeline.export.files import ExportedTable, write_export_documents
 from cc_pipeline.export.provenance import Provenance, TargetOutcome, gather_provenance
+from cc_pipeline.export.stored_state import read_lake_state, read_published_state
 from cc_pipeline.extraction.blocklist import block
 from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.lake.lake import Lake
-from cc_pipeline_tests.world import NEW, Bucket, harvested
+from cc_pipeline.lake.published_file import open_home_publication
+from cc_pipeline.lake.target_definitions import delete_definitions
+from cc_pipeline_tests.world import NEW, Bucket, extract, harvested, publish
 
 
 def test_a_set_called_by_its_name_is_told_of_by_its_members(bucket: Bucket, tmp_path: Path) -> None:
@@ -24,7 +28,11 @@ def test_a_set_called_by_its_name_is_told_of_by_its_members(bucket: Bucket, tmp_
     members = sorted(bucket[1].domains(NEW))[:2]
     workspace.register_targets([parse_target(f"set:press = {', '.join(members)}, nowhere.example")])
     locate_captures(workspace, NEW, ["set-press"])
-    provenance = gather_provenance(workspace, chosen_targets(["set:press"]), [NEW])
+
+    def gather(name: str) -> Provenance:
+        return gather_provenance(workspace, read_lake_state(workspace, chosen_targets([name]), [NEW]), [NEW])
+
+    provenance = gather("set:press")
     assert provenance.selection == ("targets: set:press",)
     found = provenance.targets
     counts = [len(bucket[1].captures_of(NEW, domain=name, subset="warc")) for name in members]
@@ -32,29 +40,62 @@ def test_a_set_called_by_its_name_is_told_of_by_its_members(bucket: Bucket, tmp_
         *((name, "found", "set-press", count) for name, count in zip(members, counts, strict=True)),
         ("nowhere.example", "empty", "set-press", 0),
     ]
+    publish(workspace)
+    with open_home_publication(workspace.settings) as connection:
+        for names in (["set:press"], []):
+            state = read_published_state(connection, chosen_targets(names), [NEW])
+            published = gather_provenance(workspace, state, [NEW])
+            assert (published.targets, published.crawls) == (provenance.targets, provenance.crawls)
+    assert all(one.path_list and one.indexes for one in provenance.crawls)
     block(workspace, [parse_target("nowhere.example")])
-    assert gather_provenance(workspace, chosen_targets(["set:press"]), [NEW]).targets[-1].outcome == "refused"
-    [other] = gather_provenance(workspace, chosen_targets(["elsewhere.example"]), [NEW]).targets
-    assert other.outcome == "not here"
+    assert gather("set:press").targets[-1].outcome == "refused"
+    assert [one.outcome for one in gather("elsewhere.example").targets] == ["not here"]
 
 
-def test_look_ups_are_not_read_as_one(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def read_papers(out: Path) -> tuple[dict[str, Any], list[dict[str, str]]]:
+    with out.with_name(f"{out.name}.targets.csv").open(encoding="utf-8") as stream:
+        return json.loads(out.with_name(f"{out.name}.provenance.json").read_text("utf-8")), [*csv.DictReader(stream)]
+
+
+def test_rows_and_papers_of_tables_are_those_of_the_published_file(bucket: Bucket, tmp_path: Path) -> None:
     workspace = harvested(bucket[0], tmp_path / "home")
     first, second = sorted(bucket[1].domains(NEW))[:2]
-    workspace.register_targets([parse_target(f"set:press = {first}"), parse_target(second)])
-    locate_captures(workspace, NEW, ["set-press", second])
-    real, asked = Lake.read, list[str]()
+    extract(workspace, first)
+    publish(workspace)
+    # this run is not published, and a purge of the published target neither
+    extract(workspace, second)
+    delete_definitions(workspace.lake, [first])
+    count = len(bucket[1].captures_of(NEW, domain=first, subset="warc"))
+    for number, targets in enumerate(([], [first])):
+        out = tmp_path / f"{number}.csv"
+        export(workspace.settings, out, targets, tables=["captures"])
+        provenance, outcomes = read_papers(out)
+        assert provenance["counts"] == {"captures": count}
+        assert [(one["definition"], one["outcome"], one["captures"]) for one in outcomes] == [
+            (first, "found", str(count))
+        ]
+        assert [one["crawl"] for one in provenance["crawls"]] == [NEW]
 
-    def noted(self: Lake, table: str, where: Any = None, columns: Any = None) -> pa.Table:
-        asked.append(table)
-        return real(self, table, where, columns)
 
-    monkeypatch.setattr(Lake, "read", noted)
-    every = gather_provenance(workspace, [], [])
-    assert "lookups" not in asked
-    assert {(one.definition, one.outcome) for one in every.targets} == {(first, "found"), (second, "found")}
-    assert [one.crawl for one in every.crawls] == [NEW]
-    assert every.crawls[0].indexes
+def test_records_and_their_papers_are_of_one_state(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = harvested(bucket[0], tmp_path / "home")
+    domain = sorted(bucket[1].domains(NEW))[0]
+    extract(workspace, domain)
+    count = len(bucket[1].captures_of(NEW, domain=domain, subset="warc"))
+
+    def purge_meanwhile(*arguments: Any) -> Provenance:
+        provenance = gather_provenance(*arguments)
+        delete_definitions(workspace.lake, [domain])
+        return provenance
+
+    monkeypatch.setattr("cc_pipeline.export.provenance.gather_provenance", purge_meanwhile)
+    out = tmp_path / "records.wacz"
+    exported = export(workspace.settings, out, [domain], allow_missing=True)
+    provenance, [outcome] = read_papers(out)
+    assert exported.notes[0].startswith(f"{count:,} captures were planned")
+    assert (outcome["captures"], provenance["counts"]) == (str(count), {"records": count})
 
 
 def test_pages_are_told_of_what_is_counted_by_registered_domain_alone() -> None:

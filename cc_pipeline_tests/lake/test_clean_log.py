@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-
 from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS
+
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.vacuum import clean_log
 

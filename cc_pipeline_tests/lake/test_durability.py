@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from cc_pipeline.lake.adding import commit_added, write_rows
+from cc_pipeline.lake.digests.folding import fold
+from cc_pipeline.lake.replacing import change_rows
 
 import cc_pipeline
 from cc_pipeline import atomic
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.adding import commit_added, write_rows
 from cc_pipeline.lake.compaction import Bounds, compact_due
 from cc_pipeline.lake.content_digests import digest_from_int
-from cc_pipeline.lake.digests.folding import fold
 from cc_pipeline.lake.lake import Lake, TableSpec
-from cc_pipeline.lake.replacing import change_rows
 from cc_pipeline.lake.vacuum import clean_log, vacuum
 
 SCHEMA = pa.schema([(name, pa.string()) for name in ("crawl", "target")] + [("value", pa.int64())])

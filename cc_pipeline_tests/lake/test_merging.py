@@ -1,258 +1,475 @@
-"""Merging files changes no row, loses none and doubles none, whoever commits or merges at the same time."""
+"""Compaction changes no answer: it drops what counts no more, loses no row and doubles none, whoever else commits."""
 
 from __future__ import annotations
 
 import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from cc_pipeline.lake import adding, compaction, layout, replacing, streaming
-from cc_pipeline.lake.compaction import (
-    Bounds,
-    compact_due,
-    compact_files,
-    is_due,
-    open_fixed_version,
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake import compaction, files, layout
+from cc_pipeline.lake.compaction import Bounds, compact, is_due, merge_files
+from cc_pipeline.lake.files import write_rows
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.layout import StoredFile, find_due_merges, list_stored_files, split_into_runs
+from cc_pipeline.lake.slices import (
+    Base,
+    SlicesChanged,
+    commit_written,
+    current_rows,
+    draw_generations,
+    empty_slices,
+    read_base,
+    read_liveness,
 )
-from cc_pipeline.lake.lake import Lake, TableSpec
-from cc_pipeline.lake.layout import (
-    StoredFile,
-    find_due_merges,
-    group_disjoint_files,
-    list_stored_files,
-    split_into_runs,
+from cc_pipeline.lake.target_definitions import delete_definitions
+from cc_pipeline_tests.lake.things import (
+    CRAWL,
+    MAKE,
+    OTHERS,
+    THINGS,
+    build_rows,
+    commit,
+    content,
+    define,
+    lake_in,
+    new_generations,
+    slices_in,
 )
 
-SCHEMA = pa.schema(
-    [
-        pa.field("crawl", pa.string(), nullable=False),
-        pa.field("target", pa.string(), nullable=False),
-        pa.field("at", pa.timestamp("ms", tz="UTC")),
-        pa.field("key", pa.binary()),
-        pa.field("small", pa.int16()),
-        pa.field("said", pa.map_(pa.string(), pa.string())),
-        pa.field("links", pa.list_(pa.struct([pa.field("url", pa.string()), pa.field("rel", pa.list_(pa.string()))]))),
-        pa.field("text", pa.string()),
-    ]
-)
-SPEC = TableSpec("things", SCHEMA, ("crawl", "target"))
-# a name that is escaped wherever somebody escapes it
-CRAWL = "C ü%41"
+MB = 1 << 20
+WEEK = timedelta(days=7, hours=1)
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    return Lake(str(tmp_path / "my läke"), [SPEC])
+    # a name that is escaped wherever somebody escapes it
+    return lake_in(tmp_path / "my läke")
 
 
-def rows(target: str, numbers: range, crawl: str = CRAWL) -> pa.Table:
-    return pa.Table.from_pylist(
-        [
-            {
-                "crawl": crawl,
-                "target": target,
-                "at": 1_700_000_000_123 + number,
-                "key": random.Random(number).randbytes(40) + b"\x00\xff",
-                "small": None if number % 3 else number % 100,
-                "said": None if number % 2 else [("a", "1"), ("b", None)],
-                "links": [{"url": f"https://{target}/{number}", "rel": ["x", None]}] * (number % 3),
-                "text": f"ä\x00{number}" * (number % 5),
-            }
-            for number in numbers
-        ],
-        schema=SCHEMA,
-    )
+def stored_files(lake: Lake, table: str = "things") -> list[StoredFile]:
+    return lake.pin(table).stored_files()
 
 
-def commit(lake: Lake, target: str, numbers: range, crawl: str = CRAWL) -> None:
-    where = {"crawl": crawl, "target": target}
-    lake.commit("things", rows(target, numbers, crawl), [where], {f"made:{crawl}:{target}": f"{len(numbers):x}"})
+def stored_rows(lake: Lake, table: str = "things") -> int:
+    return sum(file.rows for file in stored_files(lake, table))
 
 
-def content(lake: Lake) -> dict[tuple[str, str], list[dict[str, object]]]:
-    """The rows of each slice, in the order in which the table's files have them."""
-    found: dict[tuple[str, str], list[dict[str, object]]] = {}
-    for row in lake.read("things").to_pylist():
-        found.setdefault((row["crawl"], row["target"]), []).append(row)
-    return found
+def compact_all(lake: Lake, table: str = "things", max_small_files: int = 1) -> int:
+    return compact(lake, table, Bounds(max_small_files))
 
 
-def merged(lake: Lake, scratch: Path, few: int = 1) -> int:
-    return compact_due(lake, "things", scratch, Bounds(few))
+@contextmanager
+def later(by: timedelta) -> Iterator[None]:
+    """Time goes on: what was an hour or a week ago is reckoned from then."""
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
+            return datetime.now(UTC) + by
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cc_pipeline.lake.compaction.datetime", Clock)
+        patch.setattr("cc_pipeline.lake.slices.datetime", Clock)
+        yield
 
 
-def test_merging_keeps_rows_their_order_in_a_slice_and_digests(lake: Lake, tmp_path: Path) -> None:
+def append_orphan(lake: Lake, *values: int, target: str = "orphan") -> int:
+    """Rows of a run that was killed before its commit."""
+    generations = new_generations(CRAWL, [target])
+    batches = build_rows(CRAWL, {target: values}).to_batches()
+    lake.append("things", write_rows(lake, "things", CRAWL, batches, generations).files)
+    return generations[target]
+
+
+def whole_rows(lake: Lake, table: str) -> list[str]:
+    return sorted(map(str, lake.read(table).to_pylist()))
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("commit"), st.dictionaries(st.sampled_from("abcde"), st.integers(0, 6), min_size=1)),
+        st.tuples(st.sampled_from(["orphan", "purge", "empty"]), st.sampled_from("abcde")),
+        st.tuples(st.sampled_from(["hours", "days", "merge", "drop"]), st.integers(1, 9)),
+    ),
+    min_size=3,
+    max_size=12,
+)
+
+
+@settings(max_examples=8, deadline=None)
+@given(STEPS)
+def test_whatever_was_committed_superseded_purged_or_lost_the_rows_that_count_stay(
+    steps: Sequence[tuple[str, object]],
+) -> None:
+    folder = tempfile.mkdtemp()
+    lake, gone = lake_in(folder), timedelta()
+    expected: dict[str, list[int]] = {}
+    try:
+        define(lake, *(f"{name}.example" for name in "abcde"))
+        for number, (kind, value) in enumerate([*steps, ("days", 9), ("drop", 1)]):
+            with later(gone):
+                if kind == "commit":
+                    rows = {f"{name}.example": [number * 10 + n for n in range(count)] for name, count in value.items()}
+                    commit(lake, rows)
+                    expected |= rows
+                elif kind == "orphan":
+                    append_orphan(lake, -1, -2, target=f"{value}.example")
+                elif kind == "purge":
+                    delete_definitions(lake, [f"{value}.example"])
+                    define(lake, f"{value}.example")
+                    expected.pop(f"{value}.example", None)
+                elif kind == "empty":
+                    empty_slices(lake, MAKE, slices_in(CRAWL, [f"{value}.example"]))
+                    expected.pop(f"{value}.example", None)
+                elif kind in ("hours", "days"):
+                    gone += timedelta(**{kind: int(str(value))})
+                else:
+                    before = [whole_rows(lake, table) for table in MAKE.tables]
+                    for table in (*MAKE.tables, "slices", "targets"):
+                        compact(lake, table, Bounds(int(str(value)), drops_dead=kind == "drop"))
+                    assert [whole_rows(lake, table) for table in MAKE.tables] == before
+            for table in MAKE.tables:
+                assert content(lake, table) == sorted((CRAWL, t, n) for t, values in expected.items() for n in values)
+        # of what counts no more, less than one row of five is left
+        for table in MAKE.tables:
+            assert 0.8 * stored_rows(lake, table) <= sum(map(len, expected.values()))
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_dead_rows_of_an_hour_ago_are_dropped_and_recent_ones_stay(lake: Lake) -> None:
+    define(lake, "a.example", "b.example")
+    commit(lake, {"a.example": range(10), "b.example": range(10)})
+    commit(lake, {"a.example": [1]})
+    assert compact(lake, "things", Bounds()) == 0
+    assert stored_rows(lake) == 21
+    # a reader that pinned the slices before finds its rows
+    with later(timedelta(minutes=59)):
+        compact_all(lake)
+        assert stored_rows(lake) == 21
+    with later(timedelta(minutes=61)):
+        compact_all(lake)
+    assert stored_rows(lake) == 11
+    # a purge waits for nobody
+    delete_definitions(lake, ["b.example"])
+    compact(lake, "things", Bounds())
+    assert (stored_rows(lake), content(lake)) == (1, [(CRAWL, "a.example", 1)])
+
+
+def test_files_with_dead_rows_alone_are_removed_unread_and_files_with_few_are_left(lake: Lake) -> None:
+    commit(lake, {"a": range(5)})
+    [dead] = stored_files(lake)
+    commit(lake, {f"t{n}": range(10) for n in range(10)})
+    commit(lake, {"a": [7], "t3": []})
+    (Path(lake.address("things")) / dead.path).unlink()
+    with later(timedelta(hours=2)):
+        assert compact(lake, "things", Bounds()) == 1
+    assert sorted(file.rows for file in stored_files(lake)) == [1, 100]
+    commit(lake, {"t4": []})
+    with later(timedelta(hours=4)):
+        assert compact(lake, "things", Bounds()) == 1
+    assert sorted(file.rows for file in stored_files(lake)) == [1, 80]
+    assert is_due(lake, "things", Bounds(1))
+
+
+def test_orphans_are_left_alone_for_a_week_then_condemned_and_dropped(lake: Lake) -> None:
+    commit(lake, {"a": [1]})
+    base, slices = read_base(lake, MAKE, slices_in(CRAWL, ["b"])), slices_in(CRAWL, ["b"])
+    generations = draw_generations(slices)
+    batches = build_rows(CRAWL, {"b": [5]}).to_batches()
+    numbers = {slice_.target: number for slice_, number in generations.items()}
+    written = {table: write_rows(lake, table, CRAWL, batches, numbers) for table in MAKE.tables}
+    lake.append("things", written["things"].files)
+    with later(timedelta(days=6, hours=23)):
+        assert compact_all(lake) == 0
+    assert stored_rows(lake) == 2
+    with later(WEEK):
+        assert compact_all(lake) == 1
+    assert stored_rows(lake) == 1
+    with pytest.raises(SlicesChanged):
+        commit_written(lake, MAKE, {slices[0]: {}}, written, generations, base)
+    assert content(lake) == [(CRAWL, "a", 1)]
+
+
+def test_an_orphan_that_is_committed_just_before_it_is_condemned_stays(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    condemn = compaction.condemn
+
+    def commit_first(*given: object) -> None:
+        commit_written(lake_in(lake.root), MAKE, {slices[0]: {}}, written, generations, base)
+        condemn(*given)  # type: ignore[arg-type]
+
+    slices = slices_in(CRAWL, ["b"])
+    base, generations = Base({slices[0]: 0}, {}), draw_generations(slices)
+    numbers = {slice_.target: number for slice_, number in generations.items()}
+    batches = build_rows(CRAWL, {"b": [5, 6]}).to_batches()
+    written = {table: write_rows(lake, table, CRAWL, batches, numbers) for table in MAKE.tables}
+    lake.append("things", written["things"].files)
+    lost = append_orphan(lake, 9)
+    monkeypatch.setattr(compaction, "condemn", commit_first)
+    with later(WEEK):
+        compact_all(lake)
+    assert content(lake) == [(CRAWL, "b", 5), (CRAWL, "b", 6)]
+    assert lost not in read_liveness(lake, "things", CRAWL).named
+    assert min(file.rows for file in stored_files(lake)) == 2
+
+
+def test_merging_superseded_rows_of_slices_drops_them_after_a_week(lake: Lake) -> None:
+    for value in range(6):
+        commit(lake, {"a": [value], f"b{value}": [value]})
+    assert compact_all(lake, "slices") == 6
+    assert compact_all(lake, "slices") == 0
+    assert stored_rows(lake, "slices") == 12
+    # a reader of the older rows may still be at it, and compaction wants to know when they were superseded
+    with later(timedelta(days=6)):
+        assert compact(lake, "slices", Bounds()) == 0
+    before = current_rows(lake, columns=["tables", "input"]).sort_by("target").to_pylist()
+    with later(WEEK):
+        assert compact(lake, "slices", Bounds()) == 1
+        assert compact(lake, "slices", Bounds()) == 0
+    assert stored_rows(lake, "slices") == 7
+    assert current_rows(lake, columns=["tables", "input"]).sort_by("target").to_pylist() == before
+    [row] = commit(lake, {"a": [9]})
+    assert row.seq == 7
+
+
+def test_superseded_slices_in_several_files_are_merged_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than a file of them, all younger than a week: nothing is dropped, and nothing written again and again."""
+    for value in range(4):
+        commit(lake, {f"t{n:03}": [value] for n in range(300)})
+    monkeypatch.setattr(files, "FILE_BYTES", 10_000)
+    monkeypatch.setattr(files, "BATCH_ROWS", 50)
+    monkeypatch.setattr(files, "_ROW_GROUP_BYTES", 10_000)
+    assert compact_all(lake, "slices", 3) == 4
+    assert len(stored_files(lake, "slices")) == 3
+    assert compact(lake, "slices", Bounds()) == 0
+    with later(WEEK):
+        compact(lake, "slices", Bounds())
+        assert stored_rows(lake, "slices") == 300
+        assert compact(lake, "slices", Bounds()) == 0
+
+
+def test_merged_files_are_one_sorted_run_with_the_types_of_the_table(lake: Lake) -> None:
+    crawl = "C ü%41'"
     targets = [f"t{number}" for number in range(12)]
     random.Random(1).shuffle(targets)
     for number, target in enumerate(targets):
-        commit(lake, target, range(40 - number))
-    commit(lake, "t3", range(5), crawl="other")
-    before = content(lake)
-    assert merged(lake, tmp_path / "scratch") == 12
-    assert content(lake) == before
-    [one, other] = sorted(lake.pin("things").files)
-    assert pq.ParquetFile(one).read().column("target").to_pylist() == sorted(
-        target for (crawl, target), own in before.items() if crawl == CRAWL for _ in own
-    )
-    assert lake.digests("things", [f"made:{CRAWL}:t3"])[f"made:{CRAWL}:t3"] is not None
-    stored = [field.with_type(pa.timestamp("us", "UTC")) if field.name == "at" else field for field in SCHEMA]
-    assert pq.ParquetFile(one).schema_arrow.equals(pa.schema(stored[1:]))
-    assert "other" in other
-    assert merged(lake, tmp_path / "scratch") == 0
-
-
-def test_the_log_bounds_slices_of_merged_files_so_that_a_new_one_rewrites_nothing(lake: Lake, tmp_path: Path) -> None:
-    for target in "bdf":
-        commit(lake, target, range(3))
-    merged(lake, tmp_path / "scratch")
-    [file] = list_stored_files(SPEC, open_fixed_version(lake, "things"))
-    assert (file.first, file.last, file.rows) == ("b", "f", 9)
-    [path] = lake.pin("things").files
-    commit(lake, "e", range(2))
-    assert path in lake.pin("things").files
-    commit(lake, "d", range(1))
-    assert path not in lake.pin("things").files
-    assert {target: len(own) for (_, target), own in content(lake).items()} == {"b": 3, "d": 1, "e": 2, "f": 3}
-
-
-@pytest.mark.parametrize("in_memory", [0, 3_000, 1 << 20])
-@pytest.mark.parametrize("seed", range(4))
-def test_any_files_become_one_sorted_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: int, seed: int
-) -> None:
-    """Files of one slice, some that overlap, and what a merge has left; with and without DuckDB."""
-    monkeypatch.setattr(compaction, "_SORTED_IN_MEMORY", in_memory)
-    monkeypatch.setattr(streaming, "_SMALL_BYTES", in_memory)
-    monkeypatch.setattr(compaction, "BATCH_ROWS", 40)
-    spec = TableSpec("things", SCHEMA, ("crawl", "target"), sort_by=("small", "key"))
-    lake, chance = Lake(str(tmp_path / "lake"), [spec]), random.Random(seed)
-    for number in range(8):
-        some = chance.sample(range(40), chance.choice([1, 1, 3]))
-        own = pa.concat_tables([rows(f"t{one:02}-{number}", range(chance.randint(1, 30))) for one in some])
-        slices = [{"crawl": CRAWL, "target": target} for target in own["target"].unique().to_pylist()]
-        lake.commit("things", own, slices, {f"made:{number}": "1"})
-    if seed % 2:
-        merged(lake, tmp_path / "scratch", few=3)
-        for number in range(3):
-            lake.commit("things", rows(f"u{number}", range(5)), [{"crawl": CRAWL, "target": f"u{number}"}], {})
-    before = {name: sorted(own, key=str) for name, own in content(lake).items()}
-    merged(lake, tmp_path / "scratch")
-    assert {name: sorted(own, key=str) for name, own in content(lake).items()} == before
-    [path] = lake.pin("things").files
-    found = pq.ParquetFile(path).read()
-    assert found.equals(found.sort_by([(name, "ascending") for name in ("target", "small", "key")]))
-
-
-def test_no_slice_is_in_two_groups_of_files() -> None:
-    files = [stored(*bounds, MB) for bounds in ("dd", "ac", "bb", "de", "cc", "ff")]
-    assert [[(one.first, one.last) for one in group] for group in group_disjoint_files(files)] == [
-        [("a", "c"), ("b", "b"), ("c", "c")],
-        [("d", "d"), ("d", "e")],
-        [("f", "f")],
+        commit(lake, {target: range(40 - number)}, crawl)
+    commit(lake, {"t3": range(5)}, "other")
+    before = whole_rows(lake, "things")
+    assert compact_all(lake) == 12
+    assert whole_rows(lake, "things") == before
+    one, other = sorted(stored_files(lake), key=lambda file: file.crawl)
+    assert (one.crawl, one.first, one.last, one.rows) == (crawl, "t0", "t9", sum(range(29, 41)))
+    assert other.crawl == "other"
+    stored = pq.ParquetFile(f"{lake.address('things')}/{one.path}").read()
+    assert stored["target"].to_pylist() == sorted(stored["target"].to_pylist())
+    expected = [
+        field.with_type(pa.timestamp("us", "UTC")) if field.name == "at" else field for field in THINGS.stored_schema
     ]
-    unknown = StoredFile("unknown", {"crawl": "C"}, MB, 1)
-    assert group_disjoint_files([*files, unknown]) == [sorted([*files, unknown], key=lambda one: one.path)]
+    assert stored.schema.equals(pa.schema([field for field in expected if field.name != "crawl"]))
+    assert lake.read("things", {"crawl": crawl, "target": "t3"}).num_rows == 40 - targets.index("t3")
+    assert compact_all(lake) == 0
 
 
-def test_files_and_row_groups_end_at_their_bounds(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replacing, "FILE_BYTES", 10_000)
-    monkeypatch.setattr(replacing, "_ROW_GROUP_BYTES", 40_000)
-    monkeypatch.setattr(replacing, "BATCH_ROWS", 50)
+@pytest.mark.parametrize("small", [0, 256 << 10])
+@pytest.mark.parametrize("seed", range(3))
+def test_files_that_overlap_become_sorted_and_a_slice_of_several_files_is_together(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, seed: int, small: int
+) -> None:
+    monkeypatch.setattr(compaction, "_SMALL_FILE", small)
+    monkeypatch.setattr("cc_pipeline.lake.streaming._MAX_BATCH_ROWS", 7)
+    monkeypatch.setattr("cc_pipeline.lake.streaming._BATCH_ROWS", 3)
+    chance = random.Random(seed)
+    named = [f"t{number:02}" for number in range(20)]
+    written: list[StoredFile] = []
+    for number in range(6):
+        values = {name: [number * 100 + n for n in range(chance.randint(1, 30))] for name in chance.sample(named, 6)}
+        batches = build_rows(CRAWL, values).to_batches()
+        written += write_rows(lake, "things", CRAWL, batches, new_generations(CRAWL, values)).files
+    assert len(split_into_runs(written)) > 2
+    found = [*merge_files(lake, THINGS, written)]
+    rows = pa.Table.from_batches(found)
+    targets = rows["target"].to_pylist()
+    assert targets == sorted(targets)
+    # the rows of a slice in a file stay side by side, in their order
+    generations = pc.run_end_encode(rows["generation"].combine_chunks()).values.to_pylist()
+    assert len(generations) == len({*generations})
+    by_file = {
+        file.path: pq.ParquetFile(f"{lake.address('things')}/{file.path}").read(["target", "value", "generation"])
+        for file in written
+    }
+    assert Counter(rows["value"].to_pylist()) == Counter(
+        n for own in by_file.values() for n in own["value"].to_pylist()
+    )
+    for own in by_file.values():
+        of_file = rows.filter(pc.is_in(rows["generation"], own["generation"].combine_chunks()))
+        assert of_file["value"].to_pylist() == own["value"].to_pylist()
+
+
+def test_files_that_do_not_overlap_are_read_one_after_the_other(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "_SMALL_FILE", 0)
+    written: list[StoredFile] = []
+    for number in range(30):
+        values = {f"t{number:02}": range(10), f"t{number:02}b": range(10)}
+        batches = build_rows(CRAWL, values).to_batches()
+        written += write_rows(lake, "things", CRAWL, batches, new_generations(CRAWL, values)).files
+    batches_ = [batch.num_rows for batch in merge_files(lake, THINGS, random.Random(1).sample(written, 30))]
+    assert batches_ == [20] * 30, "whole batches"
+
+
+def test_merging_wide_texts_takes_the_memory_of_the_batches_of_files_that_overlap(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight files with 6 MB of text each, all of which overlap."""
+    schema = OTHERS.schema
+    chance = random.Random(3)
     for number in range(8):
-        commit(lake, f"t{number}", range(number * 1_000, number * 1_000 + 400))
+        rows = [
+            {"crawl": CRAWL, "target": f"t{target:03}-{number}", "made_by": chance.randbytes(30_000).hex()}
+            for target in range(100)
+        ]
+        batches = pa.Table.from_pylist(rows, schema).to_batches(max_chunksize=5)
+        generations = new_generations(CRAWL, [row["target"] for row in rows])
+        lake.append("others", write_rows(lake, "others", CRAWL, batches, generations).files)
+    del rows, batches
+    files_ = stored_files(lake, "others")
+    monkeypatch.setattr("cc_pipeline.lake.streaming._BATCH_BYTES", 1 << 18)
+    monkeypatch.setattr("cc_pipeline.lake.streaming._BATCH_ROWS", 4)
+    before, peak = pa.total_allocated_bytes(), 0
+    count = 0
+    for batch in merge_files(lake, OTHERS, files_):
+        count += batch.num_rows
+        peak = max(peak, pa.total_allocated_bytes() - before)
+    assert count == 800
+    packed = sum(file.size for file in files_)
+    assert packed > 22 * MB
+    # all rows, unpacked, are 48 MB
+    assert peak < packed + 30 * MB, peak / MB
+
+
+def test_of_two_merges_of_the_same_files_one_counts(lake: Lake) -> None:
+    for target in "abcd":
+        commit(lake, {target: range(3)})
+    other = lake_in(lake.root)
+    found = [compaction._find_step(one, THINGS, CRAWL, Bounds(1), one_file_counts(one)) for one in (lake, other)]
+    before = whole_rows(lake, "things")
+    done = [
+        compaction._replace(one, THINGS, step)
+        for one, step in zip((lake, other), found, strict=True)
+        if step is not None
+    ]
+    assert [one is None for one in done] == [False, True]
+    assert whole_rows(lake, "things") == before
+
+
+def one_file_counts(lake: Lake) -> compaction._CountRows:
+    return lambda file: compaction.count_generations(lake, "things", file)
+
+
+@pytest.mark.parametrize("answer", ["refused", "lost"])
+def test_a_merge_beside_appends_is_committed_once(lake: Lake, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    for target in "abcd":
+        commit(lake, {target: range(3)})
+    other, plain, met = lake_in(lake.root), Lake.swap, []
+
+    def meet(own: Lake, table: str, *given: object, **named: object) -> bool:
+        if own is lake and table == "things" and not met:
+            met.append(True)
+            if answer == "lost":
+                assert plain(own, table, *given, **named)  # type: ignore[arg-type]
+                return False
+            commit(other, {"e": [7], "b": [8]})
+        return plain(own, table, *given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Lake, "swap", meet)
+    assert compact(lake, "things", Bounds(3)) == 4
+    assert met
+    assert len(stored_files(lake)) == (2 if answer == "refused" else 1)
+    rows = {"a": 3, "b": 3, "c": 3, "d": 3} | ({"b": 1, "e": 1} if answer == "refused" else {})
+    assert Counter(target for _, target, _ in content(lake)) == rows
+
+
+def test_a_merge_is_no_change_of_rows(lake: Lake) -> None:
+    for target in "abcd":
+        commit(lake, {target: range(3)})
+    before = lake.pin("things")
+    compact_all(lake)
+    after = lake.pin("things")
+    assert (before.commit_id, before.rows) == (after.commit_id, after.rows)
+    assert before.version < after.version
+
+
+def test_files_that_differ_from_the_log_are_not_merged(lake: Lake) -> None:
+    for target in "abcd":
+        commit(lake, {target: range(3)})
+    [file] = [file for file in stored_files(lake) if file.first == "b"]
+    path = Path(lake.address("things")) / file.path
+    rows = pq.ParquetFile(path).read()
+    pq.write_table(rows.slice(1), path)
+    version = lake.version("things")
+    with pytest.raises(EnvironmentFault, match="would change the number of rows"):
+        compact_all(lake)
+    path.unlink()
+    with pytest.raises(EnvironmentFault, match="could not read"):
+        compact_all(lake)
+    assert lake.version("things") == version
+
+
+def test_files_and_row_groups_end_at_their_bounds(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "FILE_BYTES", 10_000)
+    monkeypatch.setattr(files, "_ROW_GROUP_BYTES", 20_000)
+    monkeypatch.setattr(files, "BATCH_ROWS", 50)
+    for number in range(8):
+        commit(lake, {f"t{number}": range(number * 1_000, number * 1_000 + 400)})
     before = content(lake)
-    merged(lake, tmp_path / "scratch", few=2)
+    compact_all(lake, max_small_files=2)
     assert content(lake) == before
-    files = list_stored_files(SPEC, open_fixed_version(lake, "things"))
-    assert len(files) > 2
-    assert len(split_into_runs(files)) == 1
-    assert max(file.size for file in files) < 50_000
+    merged = list_stored_files(THINGS, lake.prepare("things"))
+    assert len(merged) > 2
+    assert len(split_into_runs(merged)) == 1
+    assert max(file.size for file in merged) < 50_000
     for path in lake.pin("things").files:
         stored = pq.ParquetFile(path).metadata
-        assert max(stored.row_group(n).total_byte_size for n in range(stored.num_row_groups)) < 60_000
+        assert max(stored.row_group(n).total_byte_size for n in range(stored.num_row_groups)) < 40_000
 
 
-def test_of_two_merges_of_the_same_files_one_counts(lake: Lake, tmp_path: Path) -> None:
-    for target in "abcd":
-        commit(lake, target, range(3))
-    before = content(lake)
-    # both begin at one version
-    handles = [open_fixed_version(lake, "things") for _ in range(2)]
-    files = [list_stored_files(SPEC, handle) for handle in handles]
-    done = [compact_files(lake, "things", handles[n], files[n], tmp_path / f"scratch{n}") for n in range(2)]
-    assert done == [True, False]
-    assert content(lake) == before
-
-
-def test_a_slice_replaced_meanwhile_stays_replaced_and_a_new_one_stays(lake: Lake, tmp_path: Path) -> None:
-    for target in "abcd":
-        commit(lake, target, range(3))
-    handle = open_fixed_version(lake, "things")
-    files = list_stored_files(SPEC, handle)
-    commit(lake, "e", range(2))
-    assert compact_files(lake, "things", handle, files, tmp_path / "scratch"), "a new slice is in no file of the others"
-    handle = open_fixed_version(lake, "things")
-    files = list_stored_files(SPEC, handle)
-    commit(lake, "b", range(1))
-    assert not compact_files(lake, "things", handle, files, tmp_path / "scratch")
-    assert {target: len(own) for (_, target), own in content(lake).items()} == {"a": 3, "b": 1, "c": 3, "d": 3, "e": 2}
-
-
-def test_a_commit_whose_file_is_merged_meanwhile_gets_through(
-    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for target in "abcd":
-        commit(lake, target, range(3))
-    other = Lake(lake.root, [SPEC])
-    first = iter([True])
-    write = adding.replace_files
-
-    def merged_before(*given: object, **named: object) -> None:
-        if next(first, False):
-            assert merged(other, tmp_path / "scratch") == 4
-        write(*given, **named)
-
-    monkeypatch.setattr(adding, "replace_files", merged_before)
-    commit(lake, "b", range(1))
-    assert next(first, None) is None
-    assert {target: len(own) for (_, target), own in content(lake).items()} == {"a": 3, "b": 1, "c": 3, "d": 3}
-
-
-def test_a_killed_merge_changes_nothing(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for target in "abcd":
-        commit(lake, target, range(3))
-    before = content(lake), lake.pin("things").version
-
-    def killed(*_: object) -> str:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(replacing, "build_statistics", killed)
-        with pytest.raises(KeyboardInterrupt):
-            merged(lake, tmp_path / "scratch")
-    assert (content(lake), lake.pin("things").version) == before
-    assert merged(lake, tmp_path / "scratch") == 4
-    assert content(lake) == before[0]
-
-
-def test_what_is_due_is_read_from_the_log_alone(lake: Lake, tmp_path: Path) -> None:
+def test_what_is_due_is_read_from_the_log_alone(lake: Lake) -> None:
     assert not is_due(lake, "things", Bounds(1)), "no table yet"
     for target in "abc":
-        commit(lake, target, range(1))
+        commit(lake, {target: [1]})
     for path in lake.pin("things").files:
         Path(path).rename(f"{path}.away")
     assert is_due(lake, "things", Bounds(2))
     assert not is_due(lake, "things", Bounds(3))
+    assert not is_due(lake, "whole", Bounds(0))
+
+
+def test_time_that_is_up_begins_no_merge(lake: Lake) -> None:
+    for target in "abc":
+        commit(lake, {target: [1]})
+    assert compact(lake, "things", Bounds(1, until=0)) == 0
+    assert compact(lake, "things", Bounds(1, max_bytes=10)) == 0
+    assert compact(lake, "things", Bounds(1, drops_dead=False)) == 3
 
 
 def stored(first: str, last: str, size: int, crawl: str = "C") -> StoredFile:
-    return StoredFile(f"{crawl}-{first}-{last}-{size}", {"crawl": crawl}, size, 1, first, last)
-
-
-MB = 1 << 20
+    bounds = {"target": (first, last)}
+    return StoredFile(f"{crawl}-{first}-{last}-{size}", {"crawl": crawl}, size, 1, 0, bounds, first, last)
 
 
 def test_small_files_are_merged_by_crawl_when_there_are_many() -> None:
@@ -280,45 +497,28 @@ def test_a_run_of_large_files_is_never_merged_again_and_deep_ones_are() -> None:
 
 def test_rows_are_merged_a_few_times_only_however_many_commits_there_are() -> None:
     """A life of 1,500 commits of 1 MB each: what merging writes grows with the logarithm of what there is."""
-    files: list[StoredFile] = []
+    live: list[StoredFile] = []
     written = 0
     for number in range(1_500):
         slug = f"{number * 7919 % 1_511:06}"
-        files.append(stored(slug, slug, MB))
-        while steps := find_due_merges(files):
+        live.append(stored(slug, slug, MB))
+        while steps := find_due_merges(live):
             size = sum(file.size for file in steps[0])
             written += size
             gone = {id(file) for file in steps[0]}
-            files = [file for file in files if id(file) not in gone]
+            live = [file for file in live if id(file) not in gone]
             parts = -(-size // layout.FILE_BYTES)
             bounds = [f"{1_511 * n // parts:06}" for n in range(parts + 1)]
-            files += [stored(bounds[n], bounds[n + 1], min(16 * MB, size - n * 16 * MB)) for n in range(parts)]
-        deep = len(split_into_runs([file for file in files if file.size >= layout.SMALL_BYTES]))
+            live += [stored(bounds[n], bounds[n + 1], min(16 * MB, size - n * 16 * MB)) for n in range(parts)]
+        deep = len(split_into_runs([file for file in live if file.size >= layout.SMALL_BYTES]))
         assert deep <= layout.MAX_OVERLAPPING_RUNS
-    assert len(files) < 1_500 / 16 * 1.5 + layout.MAX_SMALL_FILES
+    assert len(live) < 1_500 / 16 * 1.5 + layout.MAX_SMALL_FILES
     assert written / (1_500 * MB) < 6
 
 
 def test_a_bound_of_bytes_still_merges_the_smallest() -> None:
-    files = [stored("a", "b", n * MB) for n in (1, 2, 3, 4)]
-    assert find_due_merges(files, 1, 6 * MB) == [files[:3]]
-    assert find_due_merges(files, 1, 2 * MB) == []
+    some = [stored("a", "b", n * MB) for n in (1, 2, 3, 4)]
+    assert find_due_merges(some, 1, 6 * MB) == [some[:3]]
+    assert find_due_merges(some, 1, 2 * MB) == []
     wide = [stored("a", "z", 16 * MB + n) for n in range(12)]
     assert find_due_merges(wide, max_bytes=100 * MB) == [wide[:6]]
-
-
-def test_rows_of_a_slice_are_looked_for_only_in_files_that_may_have_them(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(6):
-        commit(lake, f"t{number}", range(number, number + 3))
-    commit(lake, "t3", range(3), "other")
-    opened: list[bytes] = []
-    plain = streaming._file_rows
-    monkeypatch.setattr(streaming, "_file_rows", lambda *given: (opened.append(b""), plain(*given))[1])
-    found = streaming.stream_slices(lake, "things", CRAWL, {"t2", "t3"}, SCHEMA.names[1:])
-    keys = [(row["target"], row["key"]) for batch in found for row in batch.to_pylist()]
-    assert sorted(keys) == sorted(
-        (target, row["key"]) for target in ("t2", "t3") for row in content(lake)[CRAWL, target]
-    )
-    assert len(opened) == 2

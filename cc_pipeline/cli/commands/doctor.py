@@ -28,7 +28,7 @@ from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from cc_pipeline.checks.finding import Finding
-    from cc_pipeline.lake.lake import Lake
+    from cc_pipeline.lake.slice import Slice
     from cc_pipeline.maintenance.stored_files import VerificationReport
     from cc_pipeline.workspace.workspace import Workspace
 
@@ -138,7 +138,8 @@ def doctor(
         # it fetches and parses
         engine.check_ready(settings)
     record_findings = verify_and_repair(settings, verify=verify, everything=everything, repair=repair)
-    _print_findings([*examine(settings), *record_findings, *engine.examine(settings), *budget_findings(settings)])
+    findings = [*examine(settings), *find_purged_rows(settings), *record_findings]
+    _print_findings([*findings, *engine.examine(settings), *budget_findings(settings)])
 
 
 def _print_findings(findings: Iterable[Finding]) -> None:
@@ -195,104 +196,93 @@ def verify_and_repair(settings: Settings, *, verify: bool, everything: bool, rep
     """Verifies a sample of the stored records (or ``everything``), fetches lost and damaged ones again, parses and
     publishes them. Returns the findings. Raises ``EnvironmentFault`` if the source or the lake fails; ``Incomplete`` at
     the end, if the source does not return everything."""
-    from cc_pipeline.checks.conservation import count_balance, find_slices_to_remake
     from cc_pipeline.checks.doctor import verified_finding
+    from cc_pipeline.maintenance import stored_files
+    from cc_pipeline.workspace.workspace import open_workspace
+
+    findings: list[Finding] = []
+    if not verify and not repair:
+        return findings
+    with open_workspace(settings) as workspace, progress_bars():
+        mended, is_readable = _mend_tables(workspace) if repair else ([], True)
+        if not is_readable:
+            return mended
+        verified = stored_files.VerificationReport(0, 0)
+        if verify:
+            sample = None if everything else stored_files.SAMPLE
+            verified = stored_files.verify(workspace.lake, workspace.storage, sample)
+            findings.append(verified_finding(verified))
+        return _repair_rows(workspace, verified, mended) if repair else findings
+
+
+def _repair_rows(workspace: Workspace, verified: VerificationReport, mended: list[Finding]) -> list[Finding]:
+    """Makes slices again that lost rows or records. Returns the findings, those of ``mended`` tables first. Raises as
+    :func:`verify_and_repair`."""
     from cc_pipeline.checks.finding import Finding
     from cc_pipeline.checks.scope import abbreviate_keys, key_of
     from cc_pipeline.maintenance import stored_files
-    from cc_pipeline.workspace.workspace import open_lake, open_workspace
 
-    if not verify and not repair:
-        return []
-    findings: list[Finding] = []
-    with open_workspace(settings) as workspace, progress_bars():
-        lake, storage = open_lake(settings), workspace.storage
-        mended: list[Finding] = []
-        if repair:
-            mended, is_readable = _mend_tables(workspace, lake)
-            findings += mended
-            if not is_readable:
-                return findings
-        verified = stored_files.VerificationReport(0, 0)
-        if verify:
-            verified = stored_files.verify(lake, storage, None if everything else stored_files.SAMPLE)
-            findings.append(verified_finding(verified))
-        if repair:
-            lost, unbalanced = (
-                stored_files.find_lost_records(workspace),
-                find_slices_to_remake(count_balance(workspace)),
-            )
-            slugs_to_refetch: dict[str, set[str]] = defaultdict(set)
-            for lost_top_file in lost:
-                slugs_to_refetch[lost_top_file.crawl] |= lost_top_file.targets.keys()
-            for crawl, places in verified.damaged.items():
-                slugs_to_refetch[crawl] |= {*stored_files.find_holders(lake, crawl, places)}
-            for stage, slices in unbalanced.items():
-                # runs cannot see that these rows are wrong
-                stage.invalidate(lake, slices)
-                for slice_ in slices:
-                    slugs_to_refetch[slice_.crawl].add(slice_.partition.target)
-            count = sum(lost_top_file.records for lost_top_file in lost) + verified.records
-            miscounted = _remake_miscounted(workspace, slugs_to_refetch)
-            if slugs_to_refetch:
-                _refetch_lost(workspace, verified, slugs_to_refetch)
-                text = (
-                    f"{format_count(count, 'record', 'were')} requested again, parsed and published; the view ledger "
-                    "lists records that are still missing"
-                )
-                findings = mended + ([Finding("ok", "repaired", text)] if count else [])
-                if unbalanced:
-                    keys = {key_of(slice_) for slices in unbalanced.values() for slice_ in slices}
-                    findings.append(
-                        Finding(
-                            "ok", "repaired", f"the tables of {abbreviate_keys(keys)} did not match; they were rebuilt"
-                        )
-                    )
-            elif mended or miscounted:
-                _publish(workspace)
-            else:
-                findings.append(Finding("ok", "repaired", "nothing to repair"))
-            findings += [Finding("ok", "repaired", f"rebuilt: {line}") for line in miscounted]
-    return findings
+    slugs_to_refetch: dict[str, set[str]] = defaultdict(set)
+    remade = _invalidate(workspace)
+    lost = stored_files.find_lost_records(workspace)
+    for losses in lost:
+        slugs_to_refetch[losses.crawl] |= losses.targets.keys()
+    for crawl, places in verified.damaged.items():
+        slugs_to_refetch[crawl] |= {*stored_files.find_holders(workspace.lake, crawl, places)}
+    for slice_ in remade:
+        if slice_.target:
+            slugs_to_refetch[slice_.crawl].add(slice_.partition.target)
+    if crawls := sorted({slice_.crawl for slice_ in remade if not slice_.target}):
+        _harvest(workspace, crawls)
+    if slugs_to_refetch:
+        _refetch_lost(workspace, verified, slugs_to_refetch)
+    elif mended or remade:
+        _publish(workspace)
+    texts = []
+    if count := sum(losses.records for losses in lost) + verified.records:
+        records = format_count(count, "record", "were")
+        texts.append(
+            f"{records} requested again, parsed and published; the view ledger lists records that are still missing"
+        )
+    if remade:
+        texts.append(f"the tables of {abbreviate_keys({*map(key_of, remade)})} did not match; they were rebuilt")
+    if not texts and not mended:
+        texts.append("nothing to repair")
+    return mended + [Finding("ok", "repaired", text) for text in texts]
 
 
-def _mend_tables(workspace: Workspace, lake: Lake) -> tuple[list[Finding], bool]:
-    """Undoes incomplete commits. Returns the findings, and whether all tables can be read afterwards."""
+def _invalidate(workspace: Workspace) -> list[Slice]:
+    """Marks slices whose tables do not match to be made again: runs cannot see that. Returns them."""
+    from cc_pipeline.checks.conservation import count_balance, find_slices_to_remake
+    from cc_pipeline.lake.slices import invalidate_slices
+    from cc_pipeline.maintenance.repair import invalidate_incomplete
+
+    slices = {one.slice_ for one in invalidate_incomplete(workspace)}
+    for stage, unbalanced in find_slices_to_remake(count_balance(workspace)).items():
+        invalidate_slices(workspace.lake, stage, unbalanced)
+        slices |= {*unbalanced}
+    return sorted(slices)
+
+
+def _mend_tables(workspace: Workspace) -> tuple[list[Finding], bool]:
+    """Takes damaged files out of tables. Returns the findings, and whether all tables can be read afterwards."""
     from cc_pipeline.automation import watch_list
     from cc_pipeline.checks.finding import Finding
-    from cc_pipeline.lake.slice import group_targets_by_crawl, slices_of
-    from cc_pipeline.maintenance.incomplete_slices import (
-        find_incomplete_files,
-        find_incomplete_slices,
-        repair_tables,
-        restore_definitions,
-        run_command,
-    )
-    from cc_pipeline.records.segments import adopt_again
+    from cc_pipeline.lake.damaged_files import find_damaged_files
+    from cc_pipeline.maintenance.repair import repair_tables, restore_definitions
     from cc_pipeline.workspace.claim import is_home_of
 
     if not is_home_of(workspace.settings):
         return [], True
+    lake = workspace.lake
     findings = []
     for mended in repair_tables(lake):
-        copy_note = (
-            "no copy of the faulty file is left"
-            if mended.kept_path is None
-            else f"a copy of the faulty file is kept as {mended.kept_path}"
-        )
-        commands = [
-            run_command(lake, slices_of(crawl, targets))
-            for crawl, targets in group_targets_by_crawl(mended.slices).items()
-        ]
-        remake_note = f"{format_count(len(mended.slices), 'slice')} must be rebuilt" if mended.slices else ""
-        text = "; ".join(part for part in (mended.incomplete_file.text, copy_note, remake_note) if part)
-        findings.append(Finding("ok", "repaired", text, "; ".join(commands)))
-    is_readable = all(incomplete_file.is_harmless for incomplete_file in find_incomplete_files(lake))
+        copy = "no copy of the faulty file is left"
+        if mended.kept_path is not None:
+            copy = f"a copy of the faulty file is kept as {mended.kept_path}"
+        findings.append(Finding("ok", "repaired", f"{mended.damaged_file.text}; {copy}"))
+    is_readable = all(one.is_harmless for table in lake.specs for one in find_damaged_files(lake, table))
     if is_readable:
-        # the fetched records are stored, with journals that name them
-        for crawl in {slice_.crawl for slice_ in find_incomplete_slices(lake, ("records",))}:
-            adopt_again(workspace.storage, crawl)
-    if is_readable and findings:
         for slug in restore_definitions(lake, watch_list.read(workspace.settings.watch_list_path)):
             text = f"the table targets has lost the definition of {slug}, so commands do not know what it means"
             advice = "Run the target again as you wrote it the first time: cc-pipeline run …"
@@ -300,31 +290,37 @@ def _mend_tables(workspace: Workspace, lake: Lake) -> tuple[list[Finding], bool]
     return findings, is_readable
 
 
+def find_purged_rows(settings: Settings) -> list[Finding]:
+    """The finding on rows of purged targets that are stored until maintenance drops them. Empty if there are none, or
+    if the tables cannot be read, which others find."""
+    from cc_pipeline.checks.finding import Finding
+    from cc_pipeline.errors import CcPipelineError
+    from cc_pipeline.maintenance.leftovers import count_purged_rows
+    from cc_pipeline.workspace.claim import is_home_of
+    from cc_pipeline.workspace.workspace import open_lake
+
+    counts: dict[str, int] = {}
+    with suppress(CcPipelineError):
+        counts = count_purged_rows(open_lake(settings)) if is_home_of(settings) else {}
+    if not counts:
+        return []
+    tables = ", ".join(f"{count:,} in {table}" for table, count in sorted(counts.items()))
+    text = f"rows of purged targets are hidden, and not deleted yet: {tables}"
+    return [Finding("note", "purges", text, "Delete them: cc-pipeline automation maintenance")]
+
+
+def _harvest(workspace: Workspace, crawls: Sequence[str]) -> None:
+    from cc_pipeline.defs.launcher import Launcher
+
+    with Launcher(workspace) as launcher:
+        run_step(f"index of {', '.join(crawls)}", partial(launcher.harvest, crawls), is_notice=False)
+
+
 def _publish(workspace: Workspace) -> None:
     from cc_pipeline.defs.launcher import Launcher
 
     with Launcher(workspace) as launcher:
         run_step("cc.duckdb", launcher.publish, is_notice=False)
-
-
-def _remake_miscounted(workspace: Workspace, slugs_to_refetch: dict[str, set[str]]) -> list[str]:
-    """Has slices rebuilt whose rows differ from their commit, and returns what was wrong. Their targets are added to
-    ``slugs_to_refetch``, by crawl, and reuse their stored records. Index tables are rebuilt here.
-    """
-    from cc_pipeline.defs.launcher import Launcher
-    from cc_pipeline.records.segments import adopt_again
-    from cc_pipeline.workspace.miscounts import describe_miscounts, find_changed_miscounts, make_again
-
-    miscounts = find_changed_miscounts(workspace.settings, workspace.lake, check_all=True)
-    slices = make_again(workspace.lake, miscounts)
-    for slice_ in slices:
-        adopt_again(workspace.storage, slice_.crawl)
-        if slice_.target:
-            slugs_to_refetch[slice_.crawl].add(slice_.partition.target)
-    if crawls := sorted({slice_.crawl for slice_ in slices if not slice_.target}):
-        with Launcher(workspace) as launcher:
-            run_step(f"index of {', '.join(crawls)}", partial(launcher.harvest, crawls), is_notice=False)
-    return [*describe_miscounts(miscounts)]
 
 
 def _refetch_lost(workspace: Workspace, verified: VerificationReport, slugs_to_refetch: dict[str, set[str]]) -> None:

@@ -134,7 +134,7 @@ def run(
             parts.append(part)
             print_crawl_line(part)
             return
-        print_run_summary(part.settings, part.changes, part.targets, part.forgotten, is_withheld=part.is_withheld)
+        print_run_summary(part.settings, part.changes, part.targets, part.forgotten)
         for note_text in part.notes:
             note(note_text)
 

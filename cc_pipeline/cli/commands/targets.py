@@ -78,7 +78,7 @@ def remove_targets(
         if subset is not None:
             _drop_subset(workspace, slugs, subset, yes=yes)
             return
-        written = {**unfinished_purges, **targets.read_definitions(workspace.lake, slugs), **watched_definitions}
+        written = {**targets.read_definitions(workspace.lake, slugs), **watched_definitions}
         plans = {slug: plan_purge(workspace, slug, written.get(slug, slug), files=purge) for slug in slugs}
         if dry_run:
             _show_dry_run([*plans.values()])
@@ -144,7 +144,7 @@ def _purge(
     for plan in plans:
         _show_plan(plan)
     if yes or agreed is not None or not sys.stdin.isatty():
-        require_plan_digest(workspace.place, plans, agreed or "")
+        require_plan_digest(plans, agreed or "")
     deletion_time = "now" if now else "in a week"
     if now:
         _print(
@@ -159,7 +159,7 @@ def _purge(
     for plan in plans:
         with progress_bars():
             report = purge_target(workspace, instance, plan, now=now)
-        _report_purge(report)
+        _report_purge(plan.slug, report)
 
 
 def _remove(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan, *, is_watched: bool) -> None:
@@ -203,8 +203,12 @@ def _show_plan(plan: PurgePlan) -> None:
         _print(text)
 
 
-def _report_purge(report: PurgeReport) -> None:
-    slug = report.plan.slug
+def _report_purge(slug: str, report: PurgeReport) -> None:
+    if report.fetches:
+        _print(
+            f"{format_count(report.fetches, 'fetch', 'are')} of {slug} running: what they store is never shown, and "
+            "maintenance deletes it"
+        )
     if report.leftovers is not None:
         _print(f"purged: {slug}; its rows and bytes are deleted, except for the copies named above")
         for text in report.leftovers.sentences:
@@ -212,14 +216,7 @@ def _report_purge(report: PurgeReport) -> None:
         return
     deletion_time = f"{report.deleted_after:%Y-%m-%d %H:%M} UTC"
     _print(f"hidden: {slug}. Its rows and bytes are deleted by the first maintenance after {deletion_time}")
-    if report.waiting:
-        _print(f"{format_count(report.waiting, 'stored file', 'are')} deleted by that maintenance")
-    _print(f"if no schedule runs maintenance, run after that time: cc-pipeline targets remove {slug} --purge")
-    if report.fetching_crawls:
-        _print(
-            f"running fetches in {', '.join(report.fetching_crawls)} still use some of its files; maintenance deletes "
-            "these files later"
-        )
+    _print("if no schedule runs maintenance, run after that time: cc-pipeline automation maintenance")
 
 
 def _confirm(question: str, *, yes: bool) -> None:

@@ -22,6 +22,7 @@ from cc_pipeline.harvesting.crawl_index import (
 )
 from cc_pipeline.harvesting.crawls import commit_crawls
 from cc_pipeline.index.gaps import index_incomplete
+from cc_pipeline.lake.content_digests import compute_input_digest
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -65,20 +66,18 @@ def crawls(
     """One row per crawl in collinfo.json, including the three of the ARC years."""
     report = commit_crawls(workspace)
     # the version is the digest of the rows: an equal list is the same version
-    digest = workspace.lake.digest("crawls", "crawls")
-    version = dg.DataVersion(digest) if digest is not None else None
+    digest = compute_input_digest({row["crawl"]: row for row in workspace.lake.read("crawls").to_pylist()})
     metadata = {"dagster/row_count": dg.MetadataValue.int(report.rows)} | stage_metadata(report)
-    return dg.MaterializeResult(metadata=metadata, data_version=version)
+    return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(digest))
 
 
 def index_manifest(
     context: dg.AssetExecutionContext, workspace: Workspace, namespace: HomeNamespace
 ) -> dg.MaterializeResult[None]:
     """One row per index file in the crawl's path list; none for crawls of the ARC years."""
-    reports = {crawl: commit_manifest(workspace, crawl) for crawl in read_planned_keys(context)}
-    table_rows = workspace.lake.row_count("index_manifest")
-    for crawl, report in reports.items():
-        metadata = row_counts(report.rows, table_rows) | stage_metadata(report) | crawl_links(workspace, crawl)
+    for crawl in read_planned_keys(context):
+        report = commit_manifest(workspace, crawl)
+        metadata = row_counts(report.rows) | stage_metadata(report) | crawl_links(workspace, crawl)
         context.add_asset_metadata(metadata, partition_key=crawl)
     return dg.MaterializeResult()
 

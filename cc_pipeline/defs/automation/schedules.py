@@ -88,6 +88,8 @@ def _tick(
     context: dg.ScheduleEvaluationContext, workspace: Workspace, namespace: HomeNamespace
 ) -> list[dg.RunRequest] | dg.SkipReason:
     with LOADING:
+        import pyarrow.compute as pc
+
         from cc_pipeline.automation.reparse import describe_cost, is_agreed
         from cc_pipeline.automation.source_state import find_source_trouble
         from cc_pipeline.automation.staleness import assess_staleness
@@ -99,6 +101,7 @@ def _tick(
             read_ended_runs,
             read_recorded_partitions,
         )
+        from cc_pipeline.lake.live_rows import read_states
         from cc_pipeline.workspace.workspace import rate_now
 
     instance, settings, now = context.instance, workspace.settings, _now()
@@ -115,7 +118,8 @@ def _tick(
     selected_crawls = select_crawls(runnable, settings.crawls)
     warnings = [watched.note] if watched.note is not None else []
 
-    fetches = workspace.lake.read("fetches", columns=["target", "planned"])
+    states = read_states(workspace.lake)
+    records = states.filter(pc.equal(states["table"], "records"))
     in_flight = find_in_flight(instance, namespace)
     failed = find_unresolved_failures(instance, namespace, now=now)
     report = assess_staleness(workspace, runnable, [target.slug for target in targets], now)
@@ -133,7 +137,7 @@ def _tick(
         )
     pairs_to_run = [pair for pair in dict.fromkeys(wanted_pairs) if pair not in report.waiting]
     startable_pairs = [pair for pair in pairs_to_run if pair not in in_flight.pairs]
-    pace = estimate_pace(fetches, read_ended_runs(instance, namespace), rate_now(workspace))
+    pace = estimate_pace(records, read_ended_runs(instance, namespace), rate_now(workspace))
     busy_seconds = pace.total(in_flight.pairs)
     failures = {pair: (failure.times, failure.last) for pair, failure in failed.items() if failure.times}
     unreached = {

@@ -16,7 +16,7 @@ import dagster as dg
 from cc_pipeline.automation.due import MAX_FAILURES
 from cc_pipeline.checks.check import Check, Unit
 from cc_pipeline.checks.scope import (
-    VERSIONS_LABEL,
+    SEEN_LABEL,
     CheckResult,
     Note,
     Scope,
@@ -24,7 +24,7 @@ from cc_pipeline.checks.scope import (
     carry_over_note,
     changed_since,
     read_note,
-    versions_of,
+    see,
 )
 from cc_pipeline.defs.checks.steps import LEFT_FAILED, check_key
 from cc_pipeline.defs.declared.collected_parts import checks_of
@@ -42,7 +42,6 @@ from cc_pipeline.defs.run_failures import read_reasons
 from cc_pipeline.defs.run_notes import Pair, run_partitions
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extraction.slice_selection import find_part_slices
-from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -89,12 +88,11 @@ def results(
     memo: dict[object, dict[object, object]] = {}
     workspace = namespace.workspace(context)
     check_context = CheckContext(context.instance, context.log, context.run)
-    with workspace.lake.hold_versions():
-        evaluations = [
-            _evaluate(check_context, workspace, namespace, check, memo)
-            for check in group
-            if check_key(namespace, check) in context.selected_asset_check_keys
-        ]
+    evaluations = [
+        _evaluate(check_context, workspace, namespace, check, memo)
+        for check in group
+        if check_key(namespace, check) in context.selected_asset_check_keys
+    ]
     for evaluation in evaluations:
         yield dg.AssetCheckResult(
             passed=evaluation.passed,
@@ -132,9 +130,7 @@ def check_made_partitions(
         _StepOutcome(made_keys, failed),
         CheckContext(context.instance, context.log, context.run),
     )
-    with workspace.lake.hold_versions():
-        evaluations = [_evaluate(check_context, workspace, namespace, check, memo, step_outcome) for check in checks]
-    yield from evaluations
+    yield from [_evaluate(check_context, workspace, namespace, check, memo, step_outcome) for check in checks]
 
 
 def check_publication(
@@ -143,10 +139,8 @@ def check_publication(
     """Evaluates the checks of ``warehouse`` for a publication that no run of it made. ``failed`` has the reasons of the
     partitions that failed in the publishing run, by key."""
     instance, memo = check_context.instance, dict[object, dict[object, object]]()
-    with workspace.lake.hold_versions():
-        evaluations = [_evaluate(check_context, workspace, namespace, check, memo) for check in checks_of("warehouse")]
-    for evaluation in evaluations:
-        instance.report_runless_asset_event(evaluation)
+    for check in checks_of("warehouse"):
+        instance.report_runless_asset_event(_evaluate(check_context, workspace, namespace, check, memo))
     try:
         result = left_failed_result(instance, namespace, check_context.run_id, failed)
     except Exception as error:  # as for any other check
@@ -187,9 +181,9 @@ def _evaluate(
 ) -> dg.AssetCheckEvaluation:
     slices, is_of_run, previous_note = None, False, None
     try:
-        if check.watched:
+        if check.stages:
             key = check_key(namespace, check)
-            previous_metadata = read_last_evaluation(check_context.instance, key, VERSIONS_LABEL)
+            previous_metadata = read_last_evaluation(check_context.instance, key, SEEN_LABEL)
             previous_note = read_note(read_texts(previous_metadata or {}))
         slices = (
             _find_run_slices(check_context, workspace, namespace, check.unit)
@@ -198,9 +192,9 @@ def _evaluate(
         )
         is_of_run = slices is not None
         # a run over its own partitions alone does not examine the changes of others
-        versions = {} if is_of_run else versions_of(workspace.lake, check.watched)
-        if not is_of_run and previous_note is not None and check_context.tags.get(CHECK_SCOPE_TAG) != EVERYTHING:
-            slices = _find_changed_slices(workspace, check, previous_note, versions)
+        seen = None if is_of_run or not check.stages else see(workspace.lake)
+        if seen is not None and previous_note is not None and check_context.tags.get(CHECK_SCOPE_TAG) != EVERYTHING:
+            slices = _find_changed_slices(workspace, check, previous_note)
         shared = memo.setdefault(None if slices is None else tuple(slices), {})
         scope = Scope(slices, in_run=is_of_run, memo=shared)
         if check.verdict is not None:
@@ -214,7 +208,7 @@ def _evaluate(
             )
         if slices == [] and not is_of_run and check_result.passed:
             check_result = replace(check_result, message="nothing was committed since the last check")
-        verdict, note = carry_over_note(check_result, scope, previous_note, versions)
+        verdict, note = carry_over_note(check_result, scope, previous_note, seen)
     except Exception as error:  # the partitions of the run are made, and a broken check does not undo that
         verdict = CheckResult(check.name, "error", _report_broken_check(check_context, check.name, error))
         note = previous_note or Note()
@@ -234,17 +228,15 @@ def _evaluate(
         metadata={
             **{f"{name}{name_suffix}": value for name, value in verdict.metrics.items()},
             "scope": scope_text,
-            **(note.to_texts() if check.watched else {}),
+            **(note.to_texts() if check.stages else {}),
         },
     )
 
 
-def _find_changed_slices(
-    workspace: Workspace, check: Check, previous_note: Note, versions: dict[str, int]
-) -> list[Slice] | None:
-    changed = changed_since(workspace.lake, previous_note, versions, check.digests)
-    if changed is UNKNOWN_DIGESTS:
+def _find_changed_slices(workspace: Workspace, check: Check, previous_note: Note) -> list[Slice] | None:
+    if previous_note.seen is None:
         return None
+    changed = changed_since(workspace.lake, previous_note.seen, check.stages)
     wrong = [Slice(*key.split("|", 1)) for key in previous_note.wrong]
     wrong_slices = find_part_slices(workspace, wrong) if check.unit == "partition" else wrong
     return sorted({*changed, *wrong_slices})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,9 +20,14 @@ from cc_pipeline.progress import format_count, human_bytes
 from cc_pipeline.settings import Settings, load_settings, normalise_root
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from cc_pipeline.defs.launcher import Launcher
+    from cc_pipeline.export.stored_state import StoredState
     from cc_pipeline.extensions.delivery.copying import CopyReport
     from cc_pipeline.extensions.delivery.verification import VerifyReport
+    from cc_pipeline.lake.lake import Lake
+    from cc_pipeline.lake.slice import Slice
     from cc_pipeline.transport.client import Transport
 
 app = typer.Typer(
@@ -150,29 +155,29 @@ def _deliver(
     from cc_pipeline import progress
     from cc_pipeline.capture_columns import RECORD_KEY_NAMES
     from cc_pipeline.export.provenance import gather_provenance, name_of
+    from cc_pipeline.export.stored_state import read_lake_state
     from cc_pipeline.extensions.delivery.copying import Order, add_planned_captures, copy_records
     from cc_pipeline.extraction.slice_selection import expand_targets
-    from cc_pipeline.extraction.slice_state import read_slice_states
     from cc_pipeline.lake.slice import LOCATE
 
     workspace = question.workspace
-    slices = expand_targets(workspace, crawl, [target.slug for target in question.targets]).requested_slices
-    lookups = [slice_state.lookup for slice_state in read_slice_states(workspace, slices, (LOCATE,)).values()]
-    where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
+    slices = {*expand_targets(workspace, crawl, [target.slug for target in question.targets]).requested_slices}
+    state = read_lake_state(workspace, question.targets, [crawl])
+    notes = [row.note for row in state.slice_rows if row.stage == LOCATE.label and row.slice_ in slices]
     order = Order(
         crawl,
         tuple(name_of(target) for target in question.targets),
         question.settings.subsets,
         convert,
         file_mb * 1_000_000,
-        max((lookup.unread_files for lookup in lookups if lookup is not None), default=0),
+        max((note["unread_files"] for note in notes if note), default=0),
         workspace.address_of,
-        gather_provenance(workspace, question.targets, [crawl]).as_json(),
+        gather_provenance(workspace, state, [crawl]).as_json(),
     )
-    captures = workspace.lake.read("captures", where, RECORD_KEY_NAMES)
+    captures = _read_rows(workspace.lake, state, "captures", slices, RECORD_KEY_NAMES)
     return copy_records(
         order,
-        add_planned_captures(workspace.lake.read("records", where), captures),
+        add_planned_captures(_read_rows(workspace.lake, state, "records", slices), captures),
         workspace.storage,
         place,
         workspace.scratch,
@@ -181,6 +186,23 @@ def _deliver(
             f"upload {crawl}", done, total, f"{human_bytes(sent)} of {human_bytes(size)}"
         ),
     )
+
+
+def _read_rows(
+    lake: Lake, state: StoredState, table: str, slices: Collection[Slice], columns: Sequence[str] | None = None
+) -> pa.Table:
+    """``columns`` of the rows that ``state`` has of ``slices``, which are of one crawl."""
+    import pyarrow as pa
+
+    from cc_pipeline.lake.streaming import stream_rows
+
+    crawl = next(iter(slices)).crawl
+    requested = {slice_.target for slice_ in slices}
+    generations = {slug: one for slug, one in state.find_generations(table, crawl).items() if slug in requested}
+    where = {"crawl": crawl, "target": [*generations]}
+    schema = lake.specs[table].schema
+    schema = schema if columns is None else pa.schema([schema.field(name) for name in columns])
+    return pa.Table.from_batches(stream_rows(lake, table, where, schema.names, generations.values()), schema)
 
 
 def open_place(destination: str, endpoint: str | None, settings: Settings) -> Transport:

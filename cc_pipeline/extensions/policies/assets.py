@@ -31,7 +31,7 @@ def _fill_policies(context: StepContext, workspace: Workspace, run: PartitionRun
     def fill(key: str) -> dict[str, Described]:
         crawl, _, slug = key.partition("|")
         report = fill_policies(workspace, crawl, [slug])
-        metadata = partition_metadata(report, slug, "site_policies", workspace.lake.row_count("site_policies"))
+        metadata = partition_metadata(report, slug, "site_policies")
         version = report.per_target[slug].get("version:site_policies")
         return {"site_policies": (metadata, None if version is None else str(version))}
 

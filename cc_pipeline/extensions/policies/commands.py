@@ -96,13 +96,13 @@ def policies(
 def _crawls_of(settings: Settings, targets: tuple[Target, ...]) -> list[str]:
     """The crawls in which the home has captures of the targets. Raises ``UserInputError`` if there is none."""
     from cc_pipeline.lake.slice import LOCATE
+    from cc_pipeline.lake.slices import list_slices
     from cc_pipeline.workspace.workspace import open_workspace
 
-    slugs = {target.slug for target in targets}
     with open_workspace(settings) as workspace:
-        located_crawls = {
-            slice_.crawl for slice_ in LOCATE.list_slices(workspace.lake) if slice_.partition.target in slugs
-        }
+        parts = workspace.rows_of([target.slug for target in targets])
+        where = {"target": [part for slugs in parts.values() for part in slugs]}
+        located_crawls = {slice_.crawl for slice_ in list_slices(workspace.lake, LOCATE, where)}
     if not located_crawls:
         raise UserInputError("this home has no captures of these targets; name crawls: --crawl newest")
     return sorted(located_crawls, reverse=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -17,6 +16,7 @@ from cc_pipeline.export import table_files
 from cc_pipeline.export.cards import DatasetDescription
 from cc_pipeline.export.files import README, files_in, open_scratch_folder, whole_folder, write_export_documents
 from cc_pipeline.export.provenance import gather_provenance
+from cc_pipeline.export.stored_state import read_published_state
 from cc_pipeline.extensions.policies.card import card_sections
 from cc_pipeline.extensions.policies.dataset import Recipe, build_datasheet, filter_pages
 from cc_pipeline.extensions.policies.usage_preferences import parse_preferences, unread_robots_note
@@ -78,8 +78,9 @@ def make_dataset(
             unread = unread_robots_note(connection, recipe.respect)
         sheet, datasheet_document = build_datasheet(filtered, recipe)
         with open_workspace(settings) as workspace:
-            provenance = gather_provenance(workspace, selected_targets, ids or filtered.crawls, query_notes)
-        provenance = replace(provenance, published=table_files.published_at(connection)).with_pages(filtered.by_domain)
+            state = read_published_state(connection, selected_targets, ids)
+            provenance = gather_provenance(workspace, state, ids or filtered.crawls, query_notes)
+        provenance = provenance.with_pages(filtered.by_domain)
         step_notes = tuple(
             f"{step.name}: {step.meaning}; took {step.removed:,} of {step.page_count:,}" for step in filtered.steps
         )

@@ -14,24 +14,21 @@ from typing import Any
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
 from cc_pipeline.extensions.spark import driver as engine
 from cc_pipeline.extensions.spark import plans as cutting
 from cc_pipeline.extensions.spark import tasks
 from cc_pipeline.extensions.spark.driver import SparkEngine, run_job
-from cc_pipeline.extensions.spark.plans import Plans
-from cc_pipeline.extraction import fetch, plan
+from cc_pipeline.extraction import fetch
 from cc_pipeline.extraction.blocklist import block
 from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.extraction.engine import LOCAL
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.run import TABLES
-from cc_pipeline.maintenance.purge import purge
-from cc_pipeline.maintenance.purge_plan import plan_purge
+from cc_pipeline.lake.slice import FETCH
+from cc_pipeline.lake.slices import read_notes
 from cc_pipeline.maintenance.stored_files import list_named_files
-from cc_pipeline.records.file_leases import lease
 from cc_pipeline.records.locations import LocationIndex
 from cc_pipeline.records.orders import RecordOptions
 from cc_pipeline.records.range_plan import Coalescing
@@ -51,9 +48,7 @@ from cc_pipeline_tests.extraction.engine_tests import (
     find_unnamed_files,
     read_rows,
 )
-from cc_pipeline_tests.extraction.stored import dangling
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.maintenance.test_purge import needles, traces
 from cc_pipeline_tests.world import NEW, Killed, workspace_of
 
 pytestmark = pytest.mark.process
@@ -220,7 +215,9 @@ def test_every_task_run_twice_in_groups_counts_once_and_what_was_stored_twice_is
     found = made(mine, slugs, replace(spark(InProcess(run_twice)), captures=40), PAGES)
     commits = {id(one.reports["records"]) for one in found.values()}
     assert 1 < len(commits) < len(slugs), "partitions of many captures are done in groups"
-    assert mine.lake.version("records") >= len(commits)
+    # the files of the first attempts are there, and no commit names them
+    table = tmp_path / "spark" / "lake" / "tables" / "records"
+    assert len([*table.rglob("*.parquet")]) > len(mine.lake.pin("records").files) >= len(commits)
     assert_same(again(bucket, local, tmp_path / "local"), mine, slugs)
     assert not find_leftovers(mine)
     assert find_unnamed_files(mine)
@@ -264,50 +261,6 @@ def test_what_a_killed_driver_left_is_taken_over(
     assert not find_unnamed_files(mine)
 
 
-def test_a_purge_takes_what_lost_tasks_and_killed_drivers_left(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    goes, stays = "example.com", "example.org"
-    mine = located(bucket[0], tmp_path / "home", [goes, stays])
-    made(mine, [goes, stays], spark(InProcess(run_twice)), PAGES)
-    wanted = needles(mine)
-
-    def killed(*_: object) -> None:
-        raise Killed
-
-    plans = tmp_path / "home" / "lake" / "records" / NEW / "plans"
-    for room, step in ((engine, "_merge_task_results"), (engine, "_write_kept_pages")):
-        with monkeypatch.context() as patched, pytest.raises(Killed):
-            # as one that is killed: its process does none of this
-            patched.setattr(Plans, "delete", lambda _: None)
-            patched.setattr(room, step, killed)
-            if step == "_merge_task_results":
-                fetch_captures(mine, NEW, [goes], engine=spark(), replay=True)
-            else:
-                patched.setattr(plan, "PARSER_VERSION", str(int(PARSER_VERSION) + 1))
-                parse_records(mine, NEW, [goes], engine=spark())
-    assert len(list(plans.rglob("*.arrow"))) >= 2
-    assert len(find_unnamed_files(mine)) >= 2
-    with lease(mine.storage, NEW, "f" * 32, [stays]) as running:
-        running.hold(())
-        # of a job that runs, for another target
-        beside = plans / ("f" * 32) / "000000.arrow"
-        beside.parent.mkdir()
-        beside.write_bytes(b"")
-        table = next((tmp_path / "home" / "lake" / "tables" / "records").rglob("*.parquet")).parent
-        file = table / f"part-00000-{'f' * 32}-000000-000-c000.zstd.parquet"
-        file.write_bytes(b"")
-        report = purge(mine, plan_purge(mine, goes, goes), now=True)
-        assert beside.exists()
-        assert file.exists()
-        file.unlink()
-    assert report.waiting == 0
-    assert traces(tmp_path / "home", wanted) == []
-    assert [path for path in plans.rglob("*.arrow") if path != beside] == []
-    assert dangling(mine) == []
-    assert set(mine.lake.read("records").column("target").to_pylist()) == {stays}
-
-
 def test_a_source_that_gives_nothing_then_all(bucket: Bucket, tmp_path: Path) -> None:
     slugs = ["example.com", "example.org"]
     with FaultServer(bucket[0]) as server:
@@ -317,7 +270,7 @@ def test_a_source_that_gives_nothing_then_all(bucket: Bucket, tmp_path: Path) ->
             with pytest.raises(Incomplete):
                 fetch_captures(workspace, NEW, slugs, engine=by)
             assert read_rows(workspace, "records") == []
-            assert set(workspace.lake.read("fetches").column("runs_without_response").to_pylist()) == {1}
+            assert {row.note["runs_without_response"] for row in read_notes(workspace.lake, (FETCH,))} == {1}
         server.set_rules([])
         for workspace, by in ((local, LOCAL), (other, spark())):
             workspace.close()
@@ -356,7 +309,7 @@ def test_one_workers_open_breaker_stops_all(bucket: Bucket, tmp_path: Path, monk
         assert not any(asked[2:])
         assert len(server.hits) - before == sum(asked)
         # the ledger balances all the same, and what was not asked for is asked for by the next run
-        lacking = workspace.lake.read("fetches").to_pylist()
+        lacking = [row.note for row in read_notes(workspace.lake, (FETCH,))]
         assert sum(row["planned"] for row in lacking) == sum(row["pending"] for row in lacking)
         assert not find_leftovers(workspace)
 

@@ -277,7 +277,7 @@ def test_a_worker_that_was_not_asked_and_parses_otherwise_does_nothing() -> None
         return number
 
     own = describe_process()
-    job = Job(sent={}, workers=1, tries=1, crawl=NEW, commit="c", driver=own)
+    job = Job(sent={}, workers=1, tries=1, crawl=NEW, commit="c", driver=own, generations={})
     assert list(Task(work, job, lambda more: None)(iter([7]))) == [7]
     other = replace(job, driver=own | {"parser": "0"})
     [failed] = Task(work, other, lambda more: None)(iter([7]))
