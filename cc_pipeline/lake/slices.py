@@ -121,8 +121,9 @@ class SlicesChanged(EnvironmentFault):
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What a commit was made from: the rows that it replaces, the ``epochs`` of the slices, and the state of an earlier
-    stage whose rows were read (``expected``). ``find_changed`` gives slices whose definition or blocks changed since."""
+    """What a commit was made from: the rows that it replaces, the ``epochs`` of the slices, and the state of an
+    earlier stage whose rows were read (``expected``). ``find_changed`` gives slices whose definition or blocks changed
+    since."""
 
     epochs: Mapping[Slice, int]
     replaced: Mapping[Slice, SliceRow]

@@ -4,7 +4,7 @@ A purge takes the definition away, and its epoch with it: from then on no row of
 whatever a run still commits. The rows themselves, which ``slices`` knows as purged, say what else there is to do:
 records are removed from the stored files that purged rows name, then the rows from the tables, then the rows of
 ``slices``. Each step finds what a killed purge left, in this command or in maintenance. Superseded files are deleted a
-week later, as all are. """
+week later, as all are."""
 
 from __future__ import annotations
 

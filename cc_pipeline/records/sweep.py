@@ -132,7 +132,7 @@ def sweep(
     files that the rows name now.
 
     ``retention`` is in seconds; with 0 the place's clock is ignored. If rows of the crawl keep being committed, the
-    next sweep deletes the files. Raises ``EnvironmentFault``. """
+    next sweep deletes the files. Raises ``EnvironmentFault``."""
     for _ in range(_TRIES):
         previous = read_named()
         listing = storage.transport.listing(f"{storage.folder(crawl)}/")
