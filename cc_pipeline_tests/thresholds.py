@@ -29,7 +29,7 @@ SHRUNK: Final[dict[str, dict[str, Any]]] = {
         "MAX_MERGED_FILES": 5,
         "SMALL_BYTES": 16 << 10,
     },
-    "lake.compaction": {"_KEYED_ROWS": 8},
+    "lake.compaction": {"_KEYED_ROWS": 8, "_SMALL_FILE": 4 << 10},
     "lake.content_digests": {"_WORDS_AT_ONCE": 64, "_ROWS_AT_ONCE": 16, "_BYTES_AT_ONCE": 4 << 10},
     "lake.files": {
         "_ROW_GROUP_BYTES": 16 << 10, "BATCH_ROWS": 8, "_JOINED_BATCHES": 2, "_JOINED_BYTES": 1 << 10,
@@ -44,6 +44,7 @@ SHRUNK: Final[dict[str, dict[str, Any]]] = {
     },
     "lake.target_definitions": {"_DEFINITIONS_PER_COMMIT": 2},
     "lake.slices": {"_NOTES": 3},
+    "lake.live_rows": {"_STATES_AT_ONCE": 4},
     "lake.snapshot": {"_FEW_FILES": 2, "_FEW_ROWS": 10},
     "records.storage": {"_LISTING_THRESHOLD": 2},
     "records.capture_states": {"_KEPT_BYTES": 4 << 10},
@@ -59,8 +60,8 @@ SHRUNK: Final[dict[str, dict[str, Any]]] = {
     "extraction.parsed_pages": {"BATCH_ROWS": 8, "_BATCH_BYTES": 32 << 10, "CHUNK_PAGES": 16, "_WRITE_BYTES": 4 << 10},
     "extraction.whole_files": {"_BATCH_ROWS": 4},
     "publish.views": {"_MAX_NAMED_TARGETS": 1},
-    "maintenance.maintain": {"_MAX_MERGED_BYTES": 64 << 10, "_MAX_FOLDED_DIGESTS": 200},
-    "maintenance.purge": {"_SLICES_AT_ONCE": 2, "_FILES_AT_ONCE": 1},
+    "maintenance.maintain": {"_MAX_MERGED_BYTES": 64 << 10},
+    "maintenance.purge": {"_FILES_AT_ONCE": 1},
     "maintenance.record_moves": {"_MAX_READ_BYTES": 4 << 10, "_JOURNAL_BATCH_ROWS": 4},
 }  # fmt: skip
 #: Names of constants of these rooms at which no row takes another way: tries, times, what is part of a format, what is
@@ -70,13 +71,13 @@ STAYS: Final = frozenset(
     """
     DEFAULT_ROTATION LARGEST_JOURNAL LIFE MANY_LOSSES MAX_MISMATCH_SHARE MAX_NUMBERS MAX_PLANS MAX_RECHECKED_FILES
     MAX_RECORD_BYTES MAX_ROUNDS MAX_TRIES MIN_CAPTURES MISSING_SIZE RETENTION_FLOOR_HOURS RETENTION_HOURS
-    RETENTION_SECONDS SAMPLE TRIES _ABANDONED_AFTER _ALL_MEMBERS _BLINK _BUFFER _BYTES_AT_ONCE _CLOSED _CLUSTER_BYTES
+    RETENTION_SECONDS SAMPLE TRIES _ALL_MEMBERS _BLINK _BUFFER _BYTES_AT_ONCE _CLOSED _CLUSTER_BYTES
     _COPY_FACTOR _DAY_SECONDS _DEAD_SHARE _DIGEST_HEX _DIGEST_MASK _ETAGS _EXTRA _FARTHEST _FEW_FILES _FILES
     _FOOTER_BYTES _FORGET_SECONDS _FOR_THE_END _GROWS _HEAD_BYTES _ID_CHARACTERS _LARGEST _LARGE_BUFFER
     _LOCK_WAIT_SECONDS _LONG_TEXT _MAX_ATTEMPTS _MAX_BLOCK _MAX_CONDEMNED _MAX_JSON_BYTES _MAX_LEASE_BYTES
     _MAX_LIST_BYTES _MAX_NAMED_TARGETS _MAX_NOTE_BYTES _MAX_SECONDS _MAX_STEPS
     _MAX_SYNCED_ENTRIES _MAX_THREADS _MEMBERS _MEMBER_BYTES _MIN_LABEL_LETTERS _NO_OFFSET
-    NO_TABLE _NO_TABLE _OUTLINED_MEMBERS _PARALLEL _PARALLEL_READS _PENDING_PER_THREAD
+    NO_TABLE _NO_MERGES _NO_TABLE _OUTLINED_MEMBERS _PARALLEL _PARALLEL_READS _PENDING_PER_THREAD
     _PROBES _PROOF_SECONDS _RANDOM _RANGES_AN_EXTRA _RENEWALS _RETAINED_LISTS _SAMPLE_FILES _SHOWN_FAULTS
     _SUSPECT_AFTER _TRAILER _TRIES _UNKNOWN_SIZE _UNPROVEN_TRIES _WIDE_SHARE
     """.split()

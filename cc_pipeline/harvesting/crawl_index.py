@@ -222,8 +222,8 @@ def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     started = time.monotonic()
     lake, store, slice_ = workspace.lake, FooterStore(workspace.settings.footers_path), Slice(crawl)
     paths_by_subset = _requested_files(workspace, crawl)
+    base = read_base(lake, HARVEST, [slice_])  # what another home commits from now on, the commit finds
     harvest = read_harvest(lake, crawl)
-    base = read_base(lake, HARVEST, [slice_])
     stored = lake.read("row_groups", slice_.where)
     stored_subsets = [harvested.subset for harvested in list_subsets(stored)]
     footers = store.read(crawl)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -102,16 +102,19 @@ def do(workspace: Workspace, step: Step) -> None:
 
 def killed_at(number: int) -> pytest.MonkeyPatch:
     """Has the process end before its commit of that number; undo it afterwards."""
-    patch, plain, left = pytest.MonkeyPatch(), Lake.replace_slices, [number]
+    patch, left = pytest.MonkeyPatch(), [number]
 
-    def dying(*arguments: object) -> None:
-        left[0] -= 1
-        if left[0] == 0:
-            raise Killed
-        plain(*arguments)
+    def dying(plain: Callable[..., Any]) -> Callable[..., Any]:
+        def commit(*given: Any, **named: Any) -> Any:
+            left[0] -= 1
+            if left[0] == 0:
+                raise Killed
+            return plain(*given, **named)
 
-    if number:
-        patch.setattr(Lake, "replace_slices", dying)
+        return commit
+
+    for name in ("append", "swap") if number else ():
+        patch.setattr(Lake, name, dying(getattr(Lake, name)))
     return patch
 
 

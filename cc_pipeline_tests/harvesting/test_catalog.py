@@ -8,6 +8,7 @@ from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.harvesting.catalog import open_catalog, read_catalog_table, read_subsets
 from cc_pipeline.index.catalog.rows import VIEW_SCHEMAS
 from cc_pipeline.lake.slice import HARVEST, Slice
+from cc_pipeline.lake.slices import empty_slices
 from cc_pipeline.workspace.workspace import open_lake
 from cc_pipeline_tests.world import NEW, OLD, harvest, harvested, workspace_of
 
@@ -38,7 +39,7 @@ def test_an_open_catalog_answers_as_it_was_opened(bucket: tuple[Path, object], t
     harvest(workspace, NEW)
     with open_catalog(workspace.lake) as catalog:
         before = catalog.row_groups_for(NEW, None, EVERY_KEY)
-        HARVEST.empty(workspace.lake, [Slice(NEW)])
+        empty_slices(workspace.lake, HARVEST, [Slice(NEW)])
         assert catalog.index_files(NEW).num_rows > 0
         assert catalog.row_groups_for(NEW, None, EVERY_KEY).equals(before)
     with open_catalog(open_lake(workspace.settings)) as catalog:

@@ -32,9 +32,8 @@ from cc_pipeline.harvesting.crawl_index import (
 )
 from cc_pipeline.index.gaps import find_gaps, unharvested
 from cc_pipeline.index.locator import NoSuchIndex
-from cc_pipeline.lake import adding
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.slice import HARVEST, Slice
+from cc_pipeline.lake.slice import HARVEST
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.harvesting.test_crawl_index import index_files, index_paths, put_list
@@ -215,7 +214,7 @@ def test_without_another_index_the_advice_is_to_harvest_the_subset(bucket: Bucke
 
 @pytest.mark.matrix
 @pytest.mark.parametrize(
-    ("at", "is_there"), [("put_files", False), ("commit_actions", False), ("commit_durably", False), ("sync_log", True)]
+    ("at", "is_there"), [("append", False), ("swap", False), ("commit_durably", False), ("_sync_log", False)]
 )
 def test_a_crawl_whose_addition_is_killed_is_there_whole_or_as_it_was(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str, is_there: bool
@@ -231,7 +230,7 @@ def test_a_crawl_whose_addition_is_killed_is_there_whole_or_as_it_was(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(adding if at == "put_files" else Lake, {"sync_log": "_sync_log"}.get(at, at), killed)
+        patched.setattr(Lake, at, killed)
         with pytest.raises(KeyboardInterrupt):
             commit_row_groups(robots, [NEW])
     later = workspace_of(bucket[0], tmp_path / "home", subsets=("warc", "robotstxt"))
@@ -267,4 +266,3 @@ def test_homes_on_one_lake_harvest_subsets_beside_each_other(bucket: Bucket, tmp
         harvest(first)
         assert covered(first) == {"warc": (2, 2, None), "robotstxt": (1, 1, None)}
         assert asked_of(server, asked) == []
-        assert HARVEST.was_committed(first.lake, Slice(NEW))

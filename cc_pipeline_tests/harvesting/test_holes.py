@@ -14,7 +14,7 @@ from cc_pipeline.extraction.lookup_notes import find_incomplete_slices
 from cc_pipeline.extraction.plan import ReasonKind
 from cc_pipeline.harvesting.crawl_index import refused_gaps
 from cc_pipeline.index.gaps import IndexGaps
-from cc_pipeline.lake.slice import LOCATE, Slice
+from cc_pipeline.lake.slice import LOCATE
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import ARC, NEW, Bucket, due, extract, harvest, harvested, notes_of, workspace_of
@@ -52,7 +52,7 @@ def test_another_index_that_is_whole_answers(bucket: Bucket, server: FaultServer
     assert (
         f"index: zipnum, which is complete, since 1 of 2 index files of {NEW} warc could not be read" in located.notes
     )
-    assert row_of(workspace) | {"located_by": "zipnum", "complete": True, "unread": []} == row_of(workspace)
+    assert row_of(workspace) | {"located_by": "zipnum", "complete": True} == row_of(workspace)
     assert located.per_target[SITE]["index complete"] == "yes"
     assert find_incomplete_slices(workspace) == {}
     # what was not asked for may have holes
@@ -134,15 +134,6 @@ def test_an_index_that_appears_later_makes_the_answer_whole(
     server.set_rules([HOLE])
     assert [report.fresh_slices for report in extract(workspace_of(server.url, tmp_path), SITE)] == [1, 1, 1]
     assert found_in(allowed) == truth_of(bucket)
-
-
-def test_a_row_counts_only_for_the_captures_it_was_made_with(server: FaultServer, tmp_path: Path) -> None:
-    workspace = harvested(server.url, tmp_path, index="parquet", max_index_gaps=1.0)
-    extract(workspace, SITE)
-    assert list(find_incomplete_slices(workspace)) == [Slice(NEW, SITE)]
-    captures = workspace.lake.read("captures", {"target": SITE})
-    LOCATE.commit(workspace.lake, {Slice(NEW, SITE): "abc"}, {"captures": captures})
-    assert find_incomplete_slices(workspace) == {}
 
 
 def test_what_was_not_asked_for_is_counted(bucket: Bucket, tmp_path: Path) -> None:

@@ -17,10 +17,11 @@ from cc_pipeline.defs.purging import forget_unfound_targets
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction.blocklist import block
 from cc_pipeline.extraction.crawl_plan import plan_crawl
-from cc_pipeline.lake.slice import LOCATE, NAMED_CAPTURES, Slice
+from cc_pipeline.lake import slices
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.slice import LOCATE, Slice
 from cc_pipeline.maintenance.purge_plan import plan_purge
 from cc_pipeline.named_captures import adding
-from cc_pipeline.named_captures.adding import Adding
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import (
     ARC,
@@ -116,17 +117,17 @@ def test_nothing_is_added_or_taken_away_unasked(
         return str(row["version"])
 
     # killed between two crawls, the same command goes on
-    commit = NAMED_CAPTURES.commit
+    commit = adding.commit_stage
     killed = iter([True])
 
-    def dies(*given: Any, **more: Any) -> int:
-        count = commit(*given, **more)
+    def dies(*given: Any, **more: Any) -> Any:
+        committed = commit(*given, **more)
         if next(killed, False):
             raise Killed
-        return count
+        return committed
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(NAMED_CAPTURES), "commit", lambda self, *given, **more: dies(*given, **more))
+        patch.setattr(adding, "commit_stage", dies)
         with pytest.raises(Killed):
             add(first)
     assert add(first).held == {OLD: 10, NEW: 20}
@@ -198,25 +199,20 @@ def test_what_a_file_corrects_is_taken(bucket: Bucket, tmp_path: Path) -> None:
 def test_of_two_at_once_none_loses_rows(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: int
 ) -> None:
-    """The other one commits before this one looks for changes, or behind so many of its looks: behind the second, the
-    commit itself meets the other's."""
+    """The other one commits before this one adds its rows, before it compares, or behind that."""
     workspace = workspace_of(bucket[0], tmp_path / "home")
     rows = places(bucket, NEW)
     mine, other = (wrote(tmp_path / f"{at}.parquet", rows[at : at + 3]) for at in (0, 3))
-    look, looks, others = Adding._refuse_changed, iter(range(9)), []
+    where, name = ((adding, "commit_stage"), (slices, "commit_slices"), (Lake, "swap"))[behind]
+    real, others = getattr(where, name), []
 
-    def refuse_changed(self: Adding) -> None:
-        number = next(looks)
-        if number < behind:
-            look(self)
-        if number == max(0, behind - 1):
-            with monkeypatch.context() as patch:
-                patch.setattr(Adding, "_refuse_changed", look)
-                others.append(add_captures(workspace.settings, other, "both").held)
-        if number >= behind:
-            look(self)
+    def commit(*given: Any, **named: Any) -> Any:
+        if not others and (name != "swap" or given[1] == "slices"):
+            others.append({})
+            others[0] = add_captures(workspace.settings, other, "both").held
+        return real(*given, **named)
 
-    monkeypatch.setattr(Adding, "_refuse_changed", refuse_changed)
+    monkeypatch.setattr(where, name, commit)
     with pytest.raises(EnvironmentFault, match="another process changed captures:both meanwhile"):
         add_captures(workspace.settings, mine, "both")
     assert others == [{NEW: 3}]
