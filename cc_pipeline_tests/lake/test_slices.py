@@ -239,7 +239,7 @@ def count_up(root: str, times: int, worker: int) -> int:
 
 @pytest.mark.parametrize("how", ["threads", "processes"])
 def test_workers_leave_chains_without_a_fork(lake: Lake, how: str) -> None:
-    times = 4
+    times = 3
     if how == "threads":
         with ThreadPoolExecutor(4) as pool:
             [*pool.map(lambda worker: count_up(lake.root, times, worker), range(4))]
