@@ -33,11 +33,9 @@ _TABLE, _LAKE = "deltalake/table.py", "lake/lake.py"
 _COUNTED = {
     "delta_openings": [(_TABLE, "DeltaTable.__init__"), (_TABLE, "DeltaTable.update_incremental")],
     "delta_commits": [("writer/writer.py", "write_deltalake"), (_TABLE, "DeltaTable.create_write_transaction")],
-    "lake_opens": [(_LAKE, "Lake.open")],
-    "log_looks": [(_LAKE, "Lake._get_newest")],
+    "log_looks": [(_LAKE, "Lake.open"), (_LAKE, "Lake.has_moved")],
     "lake_reads": [(_LAKE, "Lake.read")],
-    "digest_questions": [(_LAKE, "Lake.digests")],
-    "log_readings": [("lake/digests/log.py", "TransactionLog.at")],
+    "slice_states": [("lake/slices.py", "read_slice_rows"), ("lake/slices.py", "current_rows")],
     "dagster_events": [("event_log/sqlite/sqlite_event_log.py", "SqliteEventLogStorage.store_event")],
     "dagster_runs": [("core/execution/api.py", "execute_run_iterator")],
     "states_read": [("extraction/slice_state.py", "read_slice_states")],

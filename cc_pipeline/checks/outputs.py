@@ -259,9 +259,9 @@ def _read_publication(path: Path) -> list[dict[str, Any]] | CheckResult:
 
 
 def _has_views(path: Path) -> bool:
+    views = "FROM duckdb_views() JOIN publication ON table_name = view_name WHERE schema_name = 'lake' LIMIT 1"
     with connect_newest(path) as connection:
-        count_row = connection.execute("SELECT count(*) FROM duckdb_views() WHERE schema_name = 'lake'").fetchone()
-    return bool(count_row and count_row[0])
+        return connection.execute(views).fetchone() is not None
 
 
 def _list_files(workspace: Workspace, pinned: PinnedTable) -> set[str]:

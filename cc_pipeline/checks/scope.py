@@ -90,7 +90,7 @@ def read_note(texts: Mapping[str, str]) -> Note | None:
 
 def see(lake: Lake) -> Seen:
     """Returns what an evaluation that begins now sees: it examines later commits next time."""
-    return Seen(lake.version("slices"), datetime.now(UTC).replace(microsecond=0))
+    return Seen(lake.version("slices"), datetime.now(UTC))
 
 
 def changed_since(lake: Lake, seen: Seen, stages: Sequence[str]) -> set[Slice]:

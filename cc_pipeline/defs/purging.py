@@ -66,13 +66,14 @@ def remove_target(workspace: Workspace, instance: dg.DagsterInstance, plan: Purg
 def forget_unfound_targets(
     workspace: Workspace, instance: dg.DagsterInstance, slices: Mapping[str, Collection[Slice]]
 ) -> list[str]:
-    """Removes targets of which a run found nothing in ``slices``: their keys and definitions; returns them. Targets are kept if they are on the watch list, in an unfinished run, located elsewhere, or have captures that a person
-    listed. Raises ``EnvironmentFault`` when the lake cannot be read or written."""
+    """Removes targets of which a run found nothing in ``slices``: their keys and definitions; returns them. Targets are
+    kept if they are on the watch list, in an unfinished run, located elsewhere, or have captures that a person listed.
+    Raises ``EnvironmentFault`` when the lake cannot be read or written."""
     keep = {target.slug for target in watch_list.read(workspace.settings.watch_list_path)}
     keep |= {slug for slug in slices if is_named_captures(slug) and WHERE_SLUG not in slug}
     run_slices = {slice_ for target_slices in slices.values() for slice_ in target_slices}
-    for located in list_slices(workspace.lake, LOCATE, {"target": sorted({one.target for one in run_slices})}):
-        keep |= {located.partition.target} - ({located.partition.target} if located in run_slices else set())
+    located = list_slices(workspace.lake, LOCATE, {"target": sorted({slice_.target for slice_ in run_slices})})
+    keep |= {slice_.partition.target for slice_ in located if slice_ not in run_slices}
     keep |= {*find_unfinished_runs(instance, [*slices])}
     for crawl in {slice_.crawl for slice_ in run_slices}:
         for holding in list_active_leases(workspace.storage, crawl):

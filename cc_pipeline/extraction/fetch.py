@@ -50,7 +50,7 @@ from cc_pipeline.extraction.slice_state import SliceState
 from cc_pipeline.lake.content_digests import compute_input_digest
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Metrics, Slice, StageReport, slices_of
-from cc_pipeline.lake.slices import SliceRow, commit_slices, commit_written, draw_generations
+from cc_pipeline.lake.slices import SliceRow, commit_slices, commit_written, draw_generations, refuse_changed_epochs
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.progress import format_count
 from cc_pipeline.records.fetch import RecordsResult
@@ -398,6 +398,8 @@ def _fetch(state: _FetchState, slices: Sequence[Slice], repaired: Sequence[Slice
         lease(workspace.storage, crawl, order.commit, targets) as file_lease,
         workspace.scratch_folder("fetch") as scratch,
     ):
+        # after the lease: a purge sees the lease, or is seen here, before anything is stored
+        refuse_changed_epochs(workspace.lake, {slice_: state.previous_states[slice_].epoch for slice_ in slices})
         fetched = _fetch_records(state, order, generations, file_lease, scratch)
         file_lease.confirm()
         result = fetched.result

@@ -56,8 +56,8 @@ _CountRows: TypeAlias = Callable[[StoredFile], Counter[int]]
 class Bounds:
     """The limits of merging: crawls with more than ``max_small_files`` small files are merged, at most ``max_bytes`` in
     one go, and no merge begins after ``until`` (``time.monotonic()``). ``drops_dead``: files with many rows that no
-    longer count are rewritten too, for which the generations of all files are counted. ``purged_crawls`` are those whose rows
-    of purged targets are dropped: elsewhere these say which stored records a purge has to delete."""
+    longer count are rewritten too, for which the generations of all files are counted. ``purged_crawls`` are those
+    whose rows of purged targets are dropped: elsewhere these say which stored records a purge has to delete."""
 
     max_small_files: int = field(default_factory=lambda: MAX_SMALL_FILES)
     max_bytes: int | None = None

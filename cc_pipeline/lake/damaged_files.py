@@ -8,12 +8,10 @@ it for a commit without changes; half an entry, or half a checkpoint, stops ever
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -47,7 +45,7 @@ class DamagedTable(EnvironmentFault):
 class DamagedFile:
     """A file of a table that is ``missing``, ``empty``, ``cut`` or ``unreadable`` (``state``): its ``kind`` and
     address. ``version`` is that of an entry or a checkpoint, and the table's if ``rows`` are lost. ``later_commits`` is
-    the number of later commits."""
+    the number of commits after an entry or a checkpoint."""
 
     table: str
     kind: str
@@ -76,8 +74,8 @@ class DamagedFile:
             return f"a checkpoint of {self.table} is incomplete: {self.path} is {self.state}"
         if self.kind == HINT:
             return f"{self.path} is {self.state}: the log of {self.table} is listed instead"
-        if self.kind == ROWS and self.later_commits:
-            return f"a file of {self.table} is incomplete: {self.path} is {self.state}, and later commits refer to it"
+        if self.kind == ROWS:
+            return f"a file of {self.table} is incomplete: {self.path} is {self.state}"
         built = f", and {self.later_commits:,} later ones were built on it" if self.later_commits else ""
         commit = "a commit" if self.later_commits else "the last commit"
         return f"{commit} of {self.table} is incomplete: {self.path} is {self.state}{built}"
@@ -91,10 +89,8 @@ class DamagedFile:
                 "Restore the file from a backup. Without a backup, rename the folder "
                 f"{folder}: cc-pipeline run then makes all slices of the table again, from stored records"
             )
-        if self.kind == ROWS and self.later_commits:
-            return f"{REPAIR} makes the slices of this file again"
         if self.kind == ROWS:
-            return f"{REPAIR} takes back the last commit of the table; the next run makes its slices again"
+            return f"{REPAIR} takes the file out of the table; the next run makes its slices again"
         return f"{REPAIR} moves the incomplete file away"
 
     def fault(self) -> DamagedTable:
@@ -189,38 +185,26 @@ def _check_hint(files: FileSystem, hint: FileInfo) -> str | None:
 def find_damaged_row_files(lake: Lake, table: str, *, read_ends: bool = True) -> list[DamagedFile]:
     """The files that the newest version of a table names, and that do not match it. ``read_ends`` looks at the last
     bytes of each too. Raises ``EnvironmentFault`` and ``OSError``."""
-    spec = lake.specs[table]
-    handle = lake.handle(spec)
-    named_files = [] if handle is None else list_stored_files(spec, handle)
-    return [] if handle is None else _check_files(lake, table, handle.version(), named_files, read_ends=read_ends)
-
-
-def _check_files(
-    lake: Lake, table: str, version: int, named_files: Sequence[StoredFile], *, read_ends: bool
-) -> list[DamagedFile]:
-    """The files among those ``named_files`` by a version of a table that do not match it."""
+    handle = lake.handle(lake.specs[table])
+    if handle is None:
+        return []
     folder = lake.address(table).removeprefix("s3://")
     files = lake.file_system()
     sizes = _read_sizes(lake, table)
-    broken = {file.path: state for file in named_files if (state := _compare_size(sizes.get(file.path), file.size))}
-    if read_ends:
-        unbroken_files = [file for file in named_files if file.path not in broken]
-        with ThreadPoolExecutor(_PARALLEL_READS) as pool:
-            ends = pool.map(lambda file: _last_bytes(files, f"{folder}/{file.path}"), unbroken_files)
-            broken |= {file.path: "unreadable" for file, end in zip(unbroken_files, ends, strict=True) if end != _MAGIC}
-    last_paths = _read_added_paths(files, folder, version) if broken else set()
+
+    def check(file: StoredFile) -> str | None:
+        state = _compare_size(sizes.get(file.path), file.size)
+        if state is not None or not read_ends:
+            return state
+        return None if _last_bytes(files, f"{folder}/{file.path}") == _MAGIC else "unreadable"
+
+    named_files = list_stored_files(lake.specs[table], handle)
+    with ThreadPoolExecutor(_PARALLEL_READS) as pool:
+        states = [*pool.map(check, named_files)]
     return [
-        DamagedFile(
-            table,
-            ROWS,
-            f"{folder}/{file.path}",
-            broken[file.path],
-            version,
-            0 if file.path in last_paths else 1,
-            file,
-        )
-        for file in named_files
-        if file.path in broken
+        DamagedFile(table, ROWS, f"{folder}/{file.path}", state, handle.version(), file=file)
+        for file, state in zip(named_files, states, strict=True)
+        if state is not None
     ]
 
 
@@ -253,13 +237,6 @@ def _last_bytes(files: FileSystem, path: str) -> bytes:
     with files.open_input_file(path) as source:
         source.seek(max(0, source.size() - len(_MAGIC)))
         return bytes(source.read())
-
-
-def _read_added_paths(files: FileSystem, folder: str, version: int) -> set[str]:
-    """The paths that the entry of a version adds."""
-    actions = parse_actions(read_file(files, f"{log_folder(folder)}/{version:020}.json"))
-    additions = [(action or {}).get("add") for action in actions]
-    return {unquote(str(addition["path"])) for addition in additions if isinstance(addition, dict)}
 
 
 def find_damaged_files(lake: Lake, table: str) -> list[DamagedFile]:

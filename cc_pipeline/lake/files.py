@@ -171,8 +171,6 @@ def write_files(
     table, next_table = next(groups, None), next(groups, None)
     is_small = is_quick and table is not None and next_table is None and table.nbytes <= _FEW_BYTES
     address, system = lake.address(spec.name).removeprefix("s3://"), lake.file_system()
-    if "://" not in lake.root and table is not None:
-        make_durable_folder(Path(address) / folder)
     for number in count():
         if table is None:
             return
@@ -180,6 +178,8 @@ def write_files(
         bounds: dict[str, tuple[Any, Any]] = {}
         rows = 0
         try:
+            if "://" not in lake.root:
+                make_durable_folder(Path(address) / folder)
             with (
                 system.open_output_stream(f"{address}/{path}") as sink,
                 pq.ParquetWriter(

@@ -80,8 +80,8 @@ class LiveRows:
 
 
 def read_states(lake: Lake, where: Where | None = None) -> pa.Table:
-    """A row for each slice, stage and table that was made (of those ``where`` names), with the generation and the number
-    of rows. Raises ``EnvironmentFault``."""
+    """A row for each slice, stage and table that was made (of those ``where`` names): its generation and number of
+    rows. Raises ``EnvironmentFault``."""
     return _unfold_tables(current_rows(lake, where, ["tables"]).combine_chunks())
 
 
@@ -89,8 +89,8 @@ def find_live_rows(
     lake: Lake, pinned: Sequence[PinnedTable], cache: Path | None = None, crawls: Collection[str] | None = None
 ) -> LiveRows:
     """The rows that count of ``pinned`` tables with slices, as ``slices`` says, which is one of them and was pinned
-    first: rows that are committed meanwhile are left out. ``crawls`` are those to be looked at (default: all), some at a
-    time, so memory is bounded.
+    first: rows that are committed meanwhile are left out. ``crawls`` are those to be looked at (default: all), some
+    at a time, so memory is bounded.
 
     ``cache`` is a folder for the counts of files. Raises ``EnvironmentFault`` when the lake cannot be read.
     """
@@ -162,8 +162,8 @@ def _judge(live: LiveRows, tables: Sequence[_Counted], crawls: Sequence[str], st
 
 @dataclass(slots=True)
 class _Counted:
-    """A pinned table, with the number of rows of each generation in each of its files (``counts``), the crawl of each of
-    these numbers, and what was found of the table so far."""
+    """A pinned table, with the number of rows of each generation in each of its files (``counts``), the crawl of each
+    of these numbers, and what was found of the table so far."""
 
     pinned: PinnedTable
     counts: pa.Table

@@ -121,8 +121,9 @@ class SlicesChanged(EnvironmentFault):
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What a commit was made from: the rows that it replaces, the ``epochs`` of the slices, and the state of an earlier
-    stage whose rows were read (``expected``). ``find_changed`` gives slices whose definition or blocks changed since."""
+    """What a commit was made from: the rows that it replaces, the ``epochs`` of the slices, and the state of an
+    earlier stage whose rows were read (``expected``). ``find_changed`` gives slices whose definition or blocks changed
+    since."""
 
     epochs: Mapping[Slice, int]
     replaced: Mapping[Slice, SliceRow]
@@ -139,6 +140,12 @@ def read_epochs(lake: Lake, slices: Iterable[Slice], stage: Stage | None = None)
         slice_: _epoch_of(by_slug.get(whole_slug(slice_.target)), slice_.target, of_target=of_target)
         for slice_ in slices
     }
+
+
+def refuse_changed_epochs(lake: Lake, epochs: Mapping[Slice, int]) -> None:
+    """Raises ``SlicesChanged`` if targets of slices were purged, or defined anew, since their ``epochs`` were read."""
+    if changed := {slice_ for slice_, epoch in read_epochs(lake, epochs).items() if epoch != epochs[slice_]}:
+        raise _build_change_error(changed, True)
 
 
 def read_target_rows(lake: Lake, slugs: Collection[str]) -> dict[str, dict[str, Any]]:
@@ -318,7 +325,7 @@ def _judge_rows(lake: Lake, where: Where) -> tuple[pa.Table, Any, Any, Any]:
     has_epoch = has_current_epoch(lake, rows)
     is_lost = has_epoch.is_null().to_numpy()
     has_epoch = has_epoch.fill_null(False).to_numpy()
-    starts = find_group_starts(rows.select(list(spec.key)).to_batches()[0], spec.key)
+    starts = find_group_starts(pa.concat_batches(rows.select(list(spec.key)).to_batches()), spec.key)
     ends = np.append(starts[1:], rows.num_rows)
     is_newest = np.zeros(rows.num_rows, bool)
     is_newest[ends - 1] = True
@@ -329,8 +336,8 @@ def _judge_rows(lake: Lake, where: Where) -> tuple[pa.Table, Any, Any, Any]:
     is_late = pc.fill_null(pc.greater(next_times, since), False).to_numpy(zero_copy_only=False)
     return (
         rows,
-        has_epoch & is_newest & ~is_removed,
-        (has_epoch & ~is_newest & is_late) | is_lost,
+        (has_epoch & is_newest & ~is_removed) | is_lost,
+        has_epoch & ~is_newest & is_late,
         ~has_epoch & ~is_lost & ~is_removed,
     )
 

@@ -178,7 +178,7 @@ def list_crawls(pinned: PinnedTable) -> list[str]:
 
 def list_crawl_files(pinned: PinnedTable, crawl: str) -> tuple[str, ...]:
     """The files of one crawl at a version. Files never change, so the same ones hold the same rows."""
-    return tuple(address for address in pinned.files if f"/crawl={crawl}/" in address)
+    return tuple(address for address in pinned.files if _crawl_of(address) == crawl)
 
 
 def stream_live_rows(lake: Lake, table: LiveTable) -> pa.RecordBatchReader:

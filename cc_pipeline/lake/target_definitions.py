@@ -31,8 +31,8 @@ _OUTLINED_MEMBERS: Final = 3
 
 
 def register(lake: Lake, targets: Sequence[Target]) -> None:
-    """Writes the definitions of ``targets``. Definitions that are stored already, unchanged, cost one look. A definition
-    that was lost, with its row, gets the epoch of the slices that are stored.
+    """Writes the definitions of ``targets``. Definitions that are stored already, unchanged, cost one look. A
+    definition that was lost, with its row, gets the epoch of the slices that are stored.
 
     The parts of a set are written before the set itself: if a process is killed between them, the next one goes on.
     Raises ``UserInputError`` for a set whose name differs from a stored one only in capital letters.
@@ -102,9 +102,8 @@ def read_targets(lake: Lake, slugs: Sequence[str]) -> dict[str, Target]:
     """The targets of partition keys and of parts of sets; a divided set has all its members.
 
     A key without a definition (a person made it in the UI) is defined as the target of its text. Raises
-    ``UserInputError`` for text that is not a target, or whose target has another key, and for a target that was removed:
-    a run that began before does not bring it back.
-    """
+    ``UserInputError`` for text that is not a target, or whose target has another key, and for a target that was
+    removed: a run that began before does not bring it back."""
     stored_rows = _read_rows(lake, slugs)
     _refuse_removed(lake, [slug for slug in slugs if slug not in stored_rows])
     targets = build_targets(slugs, stored_rows, partial(read_definitions, lake))

@@ -57,9 +57,9 @@ def clean_log(lake: Lake, table: str, keep: Collection[int] = ()) -> int:
     """Deletes entries of a table's log that are older than a month (``delta.logRetentionDuration``, 30 days). Returns
     how many.
 
-    It stops at the newest checkpoint that no old entry follows: the checkpoint has the table's whole state.
-    Earlier versions cannot be read any more, so nothing is deleted if that would remove a version in
-    ``keep``. Raises ``EnvironmentFault``.
+    It stops at the newest checkpoint that no old entry follows: the checkpoint has the table's whole state. Earlier
+    versions cannot be read any more, so nothing is deleted if that would remove a version in ``keep``. Raises
+    ``EnvironmentFault``.
     """
     spec = lake.specs.get(table) or TableSpec(table, pa.schema([]))
     handle = lake.handle(spec)

@@ -1,10 +1,10 @@
 """Purging: the rows of a target are hidden at once; its rows and the bytes that no other target has are deleted later.
 
-A purge takes the definition away, and its epoch with it: from then on no row of the target counts, in any home, whatever
-a run still commits. The rows themselves, which ``slices`` knows as purged, say what else there is to do: records are
-removed from the stored files that purged rows name, then the rows from the tables, then the rows of ``slices``. Each step
-finds what a killed purge left, in this command or in maintenance. Superseded files are deleted a week later, as all are.
-"""
+A purge takes the definition away, and its epoch with it: from then on no row of the target counts, in any home,
+whatever a run still commits. The rows themselves, which ``slices`` knows as purged, say what else there is to do:
+records are removed from the stored files that purged rows name, then the rows from the tables, then the rows of
+``slices``. Each step finds what a killed purge left, in this command or in maintenance. Superseded files are deleted a
+week later, as all are."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from cc_pipeline.maintenance.stored_files import list_named_files
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.records.file_leases import lease, list_active_leases
 from cc_pipeline.records.segments import delete_committed
-from cc_pipeline.records.sweep import RETENTION_SECONDS, note, sweep
+from cc_pipeline.records.sweep import RETENTION_SECONDS, crawls_with_files, note, sweep
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Maximum number of stored files, and of their bytes, that are processed between two commits.
@@ -78,16 +78,18 @@ def purge(workspace: Workspace, plan: PurgePlan, *, now: bool = False) -> PurgeR
     )
     publish_if_asked(workspace)
     finish_purges(workspace)
-    publish_if_asked(workspace)
-    for crawl in crawls:
-        named = partial(list_named_files, lake, crawl)
-        sweep(workspace.storage, crawl, named, 0.0 if now else RETENTION_SECONDS)
+    storage, swept = workspace.storage, crawls
+    if now:
+        publish_if_asked(workspace)
+        swept |= {*crawls_with_files(storage)}
+    for crawl in swept:
+        sweep(storage, crawl, partial(list_named_files, lake, crawl), 0.0 if now else RETENTION_SECONDS)
     if not now:
         return PurgeReport(fetches, datetime.now(UTC) + timedelta(seconds=RETENTION_SECONDS))
     pinned = read_pinned_versions(workspace.place)
     for table in lake.specs if pinned is not None else ():
         vacuum(lake, table, None, (pinned or {}).get(table, ()))
-    return PurgeReport(fetches, leftovers=find_leftovers(workspace, slug, crawls))
+    return PurgeReport(fetches, leftovers=find_leftovers(workspace, slug, swept))
 
 
 def drop_subset(workspace: Workspace, slug: str, subset: str) -> int:
@@ -145,8 +147,8 @@ def _note_stored_files(workspace: Workspace, slices: Sequence[Slice]) -> None:
 
 
 def _clean_stored_files(workspace: Workspace, crawl: str, slugs: Collection[str]) -> bool:
-    """Removes the records of purged targets (``slugs``) from stored files of ``crawl``. Returns whether no running fetch
-    may store some, or name the old files, from now on."""
+    """Removes the records of purged targets (``slugs``) from stored files of ``crawl``. Returns whether no running
+    fetch may store some, or name the old files, from now on."""
     lake, storage = workspace.lake, workspace.storage
     commit = uuid.uuid4().hex
     # the lease keeps files that are read or written here from being swept

@@ -310,7 +310,8 @@ def _commit_moved(lake: Lake, crawl: str, moved: _MovedRecords, old_files: pa.Ar
         )
         for slice_, row in replaced.items()
     ]
-    commit_slices(lake, rows, Base(epochs, replaced))
+    if rows:
+        commit_slices(lake, rows, Base(epochs, replaced))
 
 
 def _list_stored_files(ends: Mapping[str, int]) -> list[dict[str, object]]:

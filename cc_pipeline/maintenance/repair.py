@@ -1,8 +1,8 @@
 """Takes damaged files out of tables, and marks the slices that lost rows, so that the next run makes them again.
 
-An entry of a log that is not complete is replaced by one without changes. A file of rows that is missing or cut is taken
-out of its table. Which slices lost rows is counted then (``lake/live_rows.py``). Every damaged file is kept in the
-table's folder ``_torn``. Each step is one commit or one replaced file: a killed repair continues where it stopped.
+An entry of a log that is not complete is replaced by one without changes. A file of rows that is missing or cut is
+taken out of its table. Which slices lost rows is counted then (``lake/live_rows.py``). Every damaged file is kept in
+the table's folder ``_torn``. Each step is one commit or one replaced file: a killed repair continues where it stopped.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def invalidate_incomplete(workspace: Workspace) -> list[Incomplete]:
 
 
 def restore_definitions(lake: Lake, watched: Sequence[Target] = ()) -> list[str]:
-    """Restores the definitions of targets that have slices and no definition, and of parts of sets: from ``watched``, or
-    from their keys. Returns the slugs of the others. Raises ``EnvironmentFault``."""
+    """Restores the definitions of targets that have slices and no definition, and of parts of sets: from ``watched``,
+    or from their keys. Returns the slugs of the others. Raises ``EnvironmentFault``."""
     lost = definitions.find_lost_definitions(lake)
     found = {target.slug: target for target in watched if target.slug in lost or target.kind == "set"}
     for slug in lost:

@@ -66,12 +66,12 @@ class VerificationReport:
 
 
 def list_named_files(lake: Lake, crawl: str) -> NamedFiles:
-    """Returns the stored files that rows of ``crawl`` name now, or may name soon: all rows but those that count no more;
-    reads one column of the crawl."""
+    """Returns the stored files that rows of ``crawl`` name now, or may name once a run commits them; reads one column
+    of the crawl. Whoever still reads rows that were superseded has a lease on their files."""
     pinned = lake.pin("records")
     liveness = read_liveness(lake, "records", crawl)
     files: set[str] = set()
-    excluded = pa.concat_arrays([liveness.dead, liveness.purged])
+    excluded = pa.concat_arrays([liveness.dead, liveness.recent, liveness.purged])
     for batch in stream_crawl(lake, "records", crawl, ["stored_file"], excluded=excluded):
         files.update(batch.column(0).unique().drop_null().to_pylist())
     return NamedFiles(files, list_crawl_files(pinned, crawl))

@@ -86,8 +86,8 @@ def publish_warehouse(workspace: Workspace) -> Publication:
 
 
 def _pin_tables(workspace: Workspace) -> tuple[list[LiveTable], list[tuple[str, str, int]]]:
-    """The published tables with what counts in them; and the slices whose notes are not shown (crawl, target, epoch): of
-    purged targets, and with other rows than were committed."""
+    """The published tables with what counts in them; and the slices whose notes are not shown (crawl, target, epoch):
+    of purged targets, and with other rows than were committed."""
     lake = workspace.lake
     # slices first: of commits meanwhile it knows nothing
     names = sorted(_list_published_tables(workspace), key=lambda name: not lake.specs[name].key)
@@ -167,9 +167,9 @@ def _describe_views(views: Sequence[ViewSpec]) -> list[list[object]]:
 class PublicationLag:
     """The lag of the published file behind the lake.
 
-    ``commits`` has the id of the newest commit of each table with a key that the file shows otherwise, or not at all. ``fault`` is
-    the error if the file itself cannot be read. With neither, other settings or another version of this program made
-    it. ``state`` is a text for all of that, the same for the same state of the tables. ``since`` is the age of the
+    ``commits`` has the id of the newest commit of each table with a key that the file shows otherwise, or not at all.
+    ``fault`` is the error if the file itself cannot be read. With neither, other settings or another version of this
+    program made it. ``state`` is a text for all of that, the same for the same state of the tables. ``since`` is the age of the
     published file; ``None`` if there is none that can be read.
     """
 

@@ -469,8 +469,8 @@ def _build_filters_view(blocked: Blocked) -> ViewSpec:
     """One row: the condition for rows of blocked sites, if any row has one, and whether conditions rule out pages."""
     condition = blocked.sql if blocked.ranges else "false"
     rows = (
-        f"SELECT CASE WHEN EXISTS (FROM lake.captures WHERE {condition}) THEN {quote_literal(condition)} END AS blocked, "
-        "EXISTS (FROM lake.page_metadata WHERE condition_match = 'no') AS has_ruled_out"
+        f"SELECT CASE WHEN EXISTS (FROM lake.captures WHERE {condition}) THEN {quote_literal(condition)} END "
+        "AS blocked, EXISTS (FROM lake.page_metadata WHERE condition_match = 'no') AS has_ruled_out"
     )
     return ViewSpec("lake.row_filters", rows, "Which rows the views leave out.", materialized=True)
 

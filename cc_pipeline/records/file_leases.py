@@ -6,9 +6,8 @@ fetch writes have its commit in their names and are protected too. The lease is 
 expires if nobody renews it, as when the machine slept. It is taken again if nobody acted on that. Leases have a folder
 of their own, so that one short listing finds them however many files the crawl has.
 
-A lease names the targets that are fetched. A purge takes the epoch of its target away and then reads the leases; a fetch
-writes its lease and then reads the epochs. So at least one of them sees the other.
-"""
+A lease names the targets that are fetched. A purge takes the epoch of its target away and then reads the leases; a
+fetch writes its lease and then reads the epochs. So at least one of them sees the other."""
 
 from __future__ import annotations
 

@@ -131,9 +131,8 @@ def sweep(
     """Deletes the stored files of ``crawl`` that nothing needs, and returns their number. ``read_named`` reads the
     files that the rows name now.
 
-    ``retention`` is in seconds; with 0 the place's clock is ignored. If rows of the crawl keep being committed, the next
-    sweep deletes the files. Raises ``EnvironmentFault``.
-    """
+    ``retention`` is in seconds; with 0 the place's clock is ignored. If rows of the crawl keep being committed, the
+    next sweep deletes the files. Raises ``EnvironmentFault``."""
     for _ in range(_TRIES):
         previous = read_named()
         listing = storage.transport.listing(f"{storage.folder(crawl)}/")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import duckdb
@@ -13,23 +14,15 @@ import pytest
 from cc_pipeline.checks import asset_checks, outputs, page_tables
 from cc_pipeline.checks import tables as inputs
 from cc_pipeline.checks.conservation import conservation_verdict
-from cc_pipeline.checks.scope import CheckResult, Note, Scope, carry_over_note, changed_since, read_note, versions_of
+from cc_pipeline.checks.evaluate import find_checks
+from cc_pipeline.checks.scope import CheckResult, Note, Scope, Seen, carry_over_note, changed_since, read_note, see
 from cc_pipeline.checks.tables import locators_verdict
-from cc_pipeline.extraction.fetch_counts import SliceFetchCounts
-from cc_pipeline.extraction.loss_policy import build_fetch_rows
 from cc_pipeline.harvesting.crawls import commit_crawls
-from cc_pipeline.lake.digests.log import UNKNOWN_DIGESTS
-from cc_pipeline.lake.slice import (
-    EMPTIED_DIGEST,
-    FETCH,
-    LOCATE,
-    PAGE_TABLES,
-    PARSE,
-    Slice,
-    content_name,
-    write_notes,
-)
+from cc_pipeline.lake import slice as slice_module
+from cc_pipeline.lake.slice import FETCH, LOCATE, MANIFEST, PARSE, Slice, Stage
+from cc_pipeline.lake.slices import commit_stage, invalidate_slices
 from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.checks.changed_slices import recommit, without_the_first
 from cc_pipeline_tests.world import (
     NEW,
     OLD,
@@ -60,17 +53,8 @@ def home(bucket: Bucket, sound: Path, tmp_path: Path) -> Workspace:
     return workspace_of(bucket[0], shutil.copytree(sound, tmp_path / "home"))
 
 
-def replaced(workspace: Workspace, table: str, rows: pa.Table) -> None:
-    """Commits other rows for ``MINE``; its digest stays."""
-    workspace.lake.commit(table, rows, [MINE.where], {})
-
-
 def rows_of(workspace: Workspace, table: str) -> pa.Table:
     return workspace.lake.read(table, MINE.where)
-
-
-def without_the_first(rows: pa.Table) -> pa.Table:
-    return rows.take(list(range(1, rows.num_rows)))
 
 
 def looks() -> list[Scope]:
@@ -106,11 +90,8 @@ def test_lost_bytes_of_stored_records_are_an_error(home: Workspace) -> None:
     assert len(asset_checks.stored_files.verdict(home, Scope()).wrong) == 2
 
 
-def test_captures_that_went_missing_between_two_stages_are_an_error(home: Workspace) -> None:
-    replaced(home, "captures", without_the_first(rows_of(home, "captures")))
-    found = broken(conservation_verdict(home, Scope()))
-    assert f"in 1 partition ({KEY})" in found.message
-    # what a lookup would find is no longer what is held
+def test_captures_that_a_second_index_has_and_the_first_had_not_are_an_error(home: Workspace) -> None:
+    recommit(home.lake, LOCATE, MINE, {"captures": without_the_first})
     broken(locators_verdict(home, Scope()))
 
 
@@ -142,38 +123,14 @@ def test_index_files_that_could_not_be_read_are_counted_and_what_was_located_ove
     [(1000, 0, "ok"), (995, 0, "ok"), (999, 1, "warn"), (990, 10, "error"), (990, 0, "warn")],
 )
 def test_what_did_not_come_is_a_warning_or_an_error_by_its_share(
-    tmp_path: Path, fetched: int, pending: int, severity: str
+    home: Workspace, fetched: int, pending: int, severity: str
 ) -> None:
-    lake = workspace_of(tmp_path, tmp_path / "home").lake
-    counts = {
-        "planned": 1000,
-        "fetched": fetched,
-        "pending": pending,
-        "missing": 1000 - fetched,
-        "unsuccessful_runs": 1,
-    }
-    short = SliceFetchCounts(slice_=MINE, quarantined=0, retries_exhausted=0, reason=None, example=None, **counts)
-    write_notes(lake, "fetches", build_fetch_rows({MINE: short}, {MINE: "x"}, {}), ignored_column="last_attempt_at")
-    assert inputs.missing_captures_verdict(lake).severity == severity
-
-
-def test_a_page_that_went_is_missed(home: Workspace) -> None:
-    replaced(home, "page_metadata", without_the_first(rows_of(home, "page_metadata")))
-    for look in looks():
-        broken(conservation_verdict(home, look))
-    assert conservation_verdict(home, Scope([Slice(NEW, OTHER)])).passed
-
-
-def test_records_that_came_since_are_a_reason_to_parse_and_no_error(home: Workspace) -> None:
-    rows = rows_of(home, "records")
-    digests = {FETCH.digest_name(MINE): "abc", content_name(MINE): "def"}
-    for table in ("captures", "records"):
-        home.lake.commit(table, without_the_first(rows_of(home, table)), [MINE.where], digests)
-    note = {**home.lake.read("fetches", MINE.where).to_pylist()[0], "planned": rows.num_rows - 1}
-    note["input_digest"] = home.lake.digest("records", FETCH.digest_name(MINE))
-    home.lake.commit("fetches", pa.Table.from_pylist([note], home.lake.specs["fetches"].schema), [MINE.where], {})
-    LOCATE.commit(home.lake, {MINE: "abc"}, {"captures": rows_of(home, "captures")})
-    assert "The next run" in broken(conservation_verdict(home, Scope()), "warn").message
+    for slice_ in (MINE, Slice(NEW, OTHER)):
+        note = {"planned": 1000, "fetched": fetched, "pending": pending, "reason": "busy"}
+        recommit(home.lake, FETCH, slice_, {}, note)
+    found = inputs.missing_captures_verdict(home.lake)
+    assert (found.severity, found.metrics["planned"]) == (severity, 2000)
+    assert (f"{KEY}: {pending} of 1,000, busy" in found.message) == (pending > 0)
 
 
 def test_html_pages_without_a_text_row_are_an_error_and_without_a_main_text_a_warning(
@@ -183,11 +140,12 @@ def test_html_pages_without_a_text_row_are_an_error_and_without_a_main_text_a_wa
     texts = rows_of(home, "page_text")
     place = texts.schema.get_field_index("content_simhash")
     nulls = pa.nulls(texts.num_rows, pa.int64())
-    replaced(home, "page_text", texts.set_column(place, texts.schema.field(place), nulls))
+    without_main_text = texts.set_column(place, texts.schema.field(place), nulls)
+    recommit(home.lake, PARSE, MINE, {"page_text": lambda rows: without_main_text})
     for look in looks():
         broken(page_tables.texts_verdict(home, look), "warn")
     html = pc.equal(texts["text_type"], "html")
-    replaced(home, "page_text", texts.filter(pc.invert(html)))
+    recommit(home.lake, PARSE, MINE, {"page_text": lambda rows: texts.filter(pc.invert(html))})
     for look in looks():
         broken(page_tables.texts_verdict(home, look))
 
@@ -196,14 +154,17 @@ def test_a_path_list_is_held_against_the_catalog(home: Workspace) -> None:
     look = Scope([Slice(NEW)])
     assert inputs.manifest_verdict(home, Scope()).passed
     listed = home.lake.read("index_manifest", {"crawl": NEW})
-    lake = home.lake
+
+    def commit(rows: pa.Table) -> None:
+        commit_stage(home.lake, MANIFEST, {Slice(NEW): {}}, {"index_manifest": rows.to_batches()})
+
     # other subsets were not harvested, so their files are expected by nobody
     pages = listed.filter(pc.equal(listed["subset"], "warc"))
-    lake.commit("index_manifest", pages, [{"crawl": NEW}], {})
+    commit(pages)
     assert inputs.manifest_verdict(home, look).passed
-    lake.commit("index_manifest", pages.slice(1), [{"crawl": NEW}], {})
+    commit(pages.slice(1))
     broken(inputs.manifest_verdict(home, look), "warn", (NEW,))
-    lake.commit("index_manifest", pa.concat_tables([listed, listed.slice(0, 1)]), [{"crawl": NEW}], {})
+    commit(pa.concat_tables([listed, listed.slice(0, 1)]))
     broken(inputs.manifest_verdict(home, look), "error", (NEW,))
     assert inputs.manifest_verdict(home, Scope([Slice(OLD)])).passed
 
@@ -265,53 +226,47 @@ def test_a_copy_names_no_files(bucket: Bucket, tmp_path: Path) -> None:
     )
 
 
-def test_what_changed_is_read_from_the_log_and_not_known_where_that_is_gone(home: Workspace) -> None:
-    lake = home.lake
-    before = versions_of(lake, ("captures", "page_metadata", "targets"))
-    stages = (LOCATE, PARSE)
-    assert changed_since(lake, Note(before), before, stages) == set()
+def test_what_stages_committed_since_is_read_from_their_rows(home: Workspace) -> None:
+    lake, later = home.lake, timedelta(minutes=5)
+    before = see(lake)
+    assert changed_since(lake, before, ("locate", "fetch", "parse")) == set()
     extract(home, "example.org")
-    LOCATE.invalidate(lake, [MINE])
-    now = versions_of(lake, ("captures", "page_metadata"))
-    assert changed_since(lake, Note(before), now, stages) == {Slice(NEW, "example.org"), MINE}
-    assert changed_since(lake, Note({}), now, stages) is UNKNOWN_DIGESTS
-    assert changed_since(lake, Note({**now, "captures": now["captures"] + 1}), now, stages) is UNKNOWN_DIGESTS
-    log = Path(lake.address("captures")) / "_delta_log"
-    (log / f"{now['captures']:020}.json").unlink()
-    assert changed_since(lake, Note(before), now, stages) is UNKNOWN_DIGESTS
+    invalidate_slices(lake, PARSE, [MINE])
+    assert changed_since(lake, Seen(0, before.at - later), ("locate",)) >= {Slice(NEW, "example.org"), MINE}
+    # clocks differ, and a commit takes a while
+    assert Slice(NEW, "example.org") in changed_since(lake, Seen(before.version, see(lake).at), ("parse",))
+    assert changed_since(lake, Seen(before.version, see(lake).at + later), ("parse",)) == set()
+
+
+def test_checks_name_stages_that_there_are() -> None:
+    labels = {value.label for value in vars(slice_module).values() if isinstance(value, Stage)}
+    assert {stage for check in find_checks() for stage in check.stages} <= labels
+
+
+SEEN = Seen(7, datetime(2026, 11, 28, 23, 6, 47, tzinfo=UTC))
 
 
 def test_a_note_that_is_too_long_asks_for_a_look_at_everything() -> None:
     wrong = tuple(f"{NEW}|{number}" for number in range(600))
-    verdict, note = carry_over_note(CheckResult("x", "error", "bad", {}, wrong), Scope(), None, {"captures": 7})
-    assert (verdict.severity, note.versions, len(note.wrong)) == ("error", {}, 500)
-    for written in (
-        note,
-        Note({"captures": 7, "fetches": 12}, (f"{NEW}|two words.com", NEW), "warn"),
-        Note({"records": 0}),
-    ):
+    verdict, note = carry_over_note(CheckResult("x", "error", "bad", {}, wrong), Scope(), None, SEEN)
+    assert (verdict.severity, note.seen, len(note.wrong)) == ("error", None, 500)
+    for written in (note, Note(SEEN, (f"{NEW}|two words.com", NEW), "warn"), Note(SEEN), Note()):
         assert read_note(written.to_texts()) == written
     assert read_note({"scope": "everything"}) is read_note({}) is None
-    _, note = carry_over_note(
-        CheckResult("x", "ok", "good"), Scope([Slice(NEW, "0")]), Note({"captures": 7}, (f"{NEW}|0",), "warn"), {}
-    )
-    assert note == Note({"captures": 7}, (), "ok")
+    before = Note(SEEN, (f"{NEW}|0",), "warn")
+    _, note = carry_over_note(CheckResult("x", "ok", "good"), Scope([Slice(NEW, "0")]), before, None)
+    assert note == Note(SEEN, (), "ok")
 
 
 def test_a_passing_check_notes_nothing_to_examine_again() -> None:
     verdict = CheckResult("x", "ok", "good", wrong=(NEW,))
-    _, note = carry_over_note(verdict, Scope(), None, {"captures": 7})
-    assert read_note(note.to_texts()) == note == Note({"captures": 7}, (), "ok")
+    _, note = carry_over_note(verdict, Scope(), None, SEEN)
+    assert read_note(note.to_texts()) == note == Note(SEEN, (), "ok")
 
 
 def test_what_was_wrong_stays_so_where_a_run_looks_at_nothing() -> None:
-    before = Note({"captures": 7}, (f"{NEW}|0",), "error")
+    before = Note(SEEN, (f"{NEW}|0",), "error")
     verdict, note = carry_over_note(
-        CheckResult("x", "ok", "", was_evaluated=False), Scope([Slice(NEW, "0")]), before, {}
+        CheckResult("x", "ok", "", was_evaluated=False), Scope([Slice(NEW, "0")]), before, None
     )
     assert (verdict.severity, note) == ("error", before)
-
-
-def test_parts_that_a_set_no_longer_has_lack_no_pages(home: Workspace) -> None:
-    PARSE.commit(home.lake, {MINE: EMPTIED_DIGEST}, {t: home.lake.specs[t].schema.empty_table() for t in PAGE_TABLES})
-    assert conservation_verdict(home, Scope()).passed

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import pyarrow as pa
 import pytest
 
-from cc_pipeline.checks import outputs
+from cc_pipeline.checks import conservation, outputs
+from cc_pipeline.checks import scope as scopes
 from cc_pipeline.checks.check import Check
 from cc_pipeline.checks.evaluate import find_checks
 from cc_pipeline.checks.scope import CheckResult
@@ -19,8 +21,9 @@ from cc_pipeline.defs.checks.steps import LEFT_FAILED, check_steps
 from cc_pipeline.defs.home_namespace import OWN_HOME, WORKSPACE
 from cc_pipeline.defs.partitions import CHECK_SCOPE_TAG, EVERYTHING
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.slice import FETCH, Slice
 from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.checks.changed_slices import recommit, without_the_first
 from cc_pipeline_tests.defs.graph import definitions
 from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, extract, harvest, workspace_of
 
@@ -73,7 +76,7 @@ def test_what_a_check_says_is_text_where_the_ui_reads_markdown(
     def broken(*_: object) -> None:
         raise EnvironmentFault("![x](http://a.example/p.png) <img src=x>", "Look at page_text in __init__.py.")
 
-    monkeypatch.setattr(check_runs, "versions_of", broken)
+    monkeypatch.setattr(check_runs, "see", broken)
     said = results(sound, instance)["ledger_balances"].description or ""
     assert said == (
         "the check failed with an error, so its result is not known: \\!\\[x\\](http://a.example/p.png) \\<img "
@@ -129,19 +132,17 @@ def test_checks_of_a_run_look_at_its_partitions_alone(
     instance.add_dynamic_partitions("target", ["example.com", "example-foo.com"])
     [other] = workspace.lake.read("records", {"target": "example-foo.com"})["stored_file"].unique().to_pylist()
     (tmp_path / "lake" / other).unlink()
-    read: list[object] = []
-    plain = Lake.read
+    read: list[Slice] = []
+    plain = conservation.read_slice_states
 
-    def noted(self: Lake, table: str, where: Any = None, columns: Any = None) -> pa.Table:
-        if table in ("captures", "records", "lookups") and where is not None and "crawl" in where:
-            read.append(where.get("target"))
-        return plain(self, table, where, columns)
+    def noted(workspace: Workspace, slices: Collection[Slice], *how: Any, **named: Any) -> Any:
+        read.extend(slices)
+        return plain(workspace, slices, *how, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Lake, "read", noted)
+        patch.setattr(conservation, "read_slice_states", noted)
         mine = results(workspace, instance, f"{NEW}|example.com")
-    assert read
-    assert all(target in ("example.com", ["example.com"]) for target in read), read
+    assert {slice_.partition for slice_ in read} == {Slice(NEW, "example.com")}
     assert mine["stored_files"].passed
     assert mine["ledger_balances"].metadata["partitions (this run)"].value == 1
     lost = results(workspace, instance)["stored_files"]
@@ -159,8 +160,9 @@ def texts_of(found: dg.AssetCheckEvaluation) -> dict[str, str]:
 
 @pytest.mark.process
 def test_a_check_alone_looks_at_what_changed_since_and_at_what_was_wrong(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(scopes, "_MARGIN", timedelta())
     workspace = workspace_of(bucket[0], tmp_path)
     harvest(workspace)
     extract(workspace, "example.com", "example-foo.com")
@@ -180,10 +182,9 @@ def test_a_check_alone_looks_at_what_changed_since_and_at_what_was_wrong(
     assert scope(look()) == ("0 changed partitions", 0)
     extract(workspace, "example.org")
     assert scope(look()) == ("1 changed partition", 1)
-    # breaks one behind the stages' back, in a commit that names its slice
-    records = workspace.lake.read("records", {"target": "example.com"})
-    broken = [{"crawl": NEW, "target": "example.com"}]
-    workspace.lake.commit("records", records.slice(1), broken, {f"fetch:{NEW}:example.com": "1"})
+    broken = Slice(NEW, "example.com")
+    records = workspace.lake.read("records", broken.where)
+    recommit(workspace.lake, FETCH, broken, {"records": without_the_first})
     found = look()
     assert (found.passed, *scope(found)) == (False, "1 changed partition", 1)
     # nothing has changed since, and it is still wrong
@@ -198,7 +199,7 @@ def test_a_check_alone_looks_at_what_changed_since_and_at_what_was_wrong(
     assert texts_of(found)["red partitions"] == f"{NEW}|example.com"
     kinds = {type(value) for value in found.metadata.values()}
     assert kinds <= {dg.TextMetadataValue, dg.IntMetadataValue}, "a person reads them in the UI without a click"
-    workspace.lake.commit("records", records, broken, {f"fetch:{NEW}:example.com": "2"})
+    recommit(workspace.lake, FETCH, broken, {"records": lambda _: records})
     found = look()
     assert (found.passed, *scope(found)) == (True, "1 changed partition", 1)
     assert scope(look({CHECK_SCOPE_TAG: EVERYTHING})) == ("everything", 3)

@@ -19,7 +19,7 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 from dagster._core.storage.event_log.schema import SqlEventLogStorageMetadata
 from dagster._core.storage.runs.schema import RunStorageSqlMetadata
 
-from cc_pipeline.checks.scope import VERSIONS_LABEL
+from cc_pipeline.checks.scope import SEEN_LABEL
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs import history
 from cc_pipeline.defs.history import needed_runs, trim_run_history
@@ -119,7 +119,7 @@ def what_is_there(instance: dg.DagsterInstance) -> dict[str, object]:
             (one.status, one.event and one.event.timestamp, asyncio.run(one.targets_latest_materialization(anew())))
             for one in last
         ]
-        found[f"{check}: note"] = read_last_evaluation(instance, check, VERSIONS_LABEL)
+        found[f"{check}: note"] = read_last_evaluation(instance, check, SEEN_LABEL)
     return found
 
 

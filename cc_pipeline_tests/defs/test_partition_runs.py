@@ -95,7 +95,6 @@ def test_one_bad_partition_of_several_crawls_fails_alone(
             assert one.tags["dagster/data_version"], "from content"
             of_rows = (dg.TableMetadataValue, dg.UrlMetadataValue, dg.PathMetadataValue)
             assert not [name for name, value in one.metadata.items() if isinstance(value, of_rows)], "counts only"
-        assert newest_row_count(instance, table) == rows(settings_of(bucket[0], home), table)
         assert {status(instance, table, key) for key in GOOD} == {"MATERIALIZED"}
         assert status(instance, table, f"{NEW}|{BAD}") is None, "Dagster knows of it by its observation only"
     figures = {key: one.metadata for key, one in recorded(instance, "records").items()}
@@ -163,13 +162,6 @@ def says_why_it_failed(instance: dg.DagsterInstance, run_id: str) -> None:
         assert one.metadata["run"] == dg.MetadataValue.dagster_run(run_id)
 
 
-def newest_row_count(instance: dg.DagsterInstance, table: str) -> object:
-    """What the UI's page of a table shows."""
-    [newest] = instance.fetch_materializations(dg.AssetKey(table), limit=1).records
-    assert newest.asset_materialization is not None
-    return newest.asset_materialization.metadata["dagster/row_count"].value
-
-
 def rows(settings: object, table: str, crawl: str = "", slug: str = "") -> int:
     where = {"crawl": crawl, "target": slug} if crawl else {}
     with open_workspace(settings) as workspace:
@@ -177,14 +169,10 @@ def rows(settings: object, table: str, crawl: str = "", slug: str = "") -> int:
 
 
 def test_the_same_rows_have_the_same_version_and_a_single_partition_has_its_own_costs(
-    bucket: Bucket, home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    bucket: Bucket, home: Path, instance: dg.DagsterInstance
 ) -> None:
     settings = settings_of(bucket[0], home)
-    looks, plain = [], slices.find_sharing
-    monkeypatch.setattr(slices, "find_sharing", lambda lake: looks.append(lake) or plain(lake))
     assert execute(instance, settings, "extract_domain", key=GOOD[0]).success
-    # it looks at all targets of the lake
-    assert len(looks) == 1
     before = recorded(instance, "records")[GOOD[0]]
     assert before.metadata["requests"].value > 0
     assert execute(instance, settings, "extract_domain", tags=range_tags(GOOD[0], GOOD[0])).success

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypeAlias
 
 import dagster as dg
 import pytest
@@ -23,12 +26,12 @@ from cc_pipeline.extraction.blocklist import block
 from cc_pipeline.extraction.capture_buffer import CaptureTotals
 from cc_pipeline.extraction.crawl_plan import find_current_targets
 from cc_pipeline.extraction.fetch_counts import SliceFetchCounts
-from cc_pipeline.extraction.lookup_notes import LookupSummary, commit_lookups
-from cc_pipeline.extraction.loss_policy import build_fetch_rows
-from cc_pipeline.extraction.plan import fetch_input_digest, locate_input_digest, options_of, parse_input_digest
-from cc_pipeline.extraction.slice_state import read_slice_states
+from cc_pipeline.extraction.lookup_notes import LookupSummary, build_note
+from cc_pipeline.extraction.loss_policy import build_fetch_notes
+from cc_pipeline.extraction.plan import build_fetch_input, build_locate_input, build_parse_input, options_of
 from cc_pipeline.lake import target_definitions as targets
-from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage, slices_of, write_notes
+from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage
+from cc_pipeline.lake.slices import SliceRow, TableState, commit_slices, read_base, read_slice_rows
 from cc_pipeline.processes import this_process
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import Workspace
@@ -40,7 +43,16 @@ backfill_missing = schedule("backfill_missing")
 
 pytestmark = pytest.mark.xdist_group("schedules")
 
+Inputs: TypeAlias = Mapping[Slice, Mapping[str, str]]
 DOMAINS = [f"site-{n}.example" for n in range(8)]
+
+
+def note_fetches(inputs: Inputs, **counts: int) -> dict[Slice, dict[str, object]]:
+    none = dict.fromkeys(("quarantined", "missing", "pending", "retries_exhausted", "unsuccessful_runs"), 0)
+    counts_by_slice = {
+        slice_: SliceFetchCounts(slice_=slice_, reason=None, example=None, **(none | counts)) for slice_ in inputs
+    }
+    return build_fetch_notes(counts_by_slice, inputs, {})
 
 
 class Backfill:
@@ -69,31 +81,26 @@ class Backfill:
     def made(self, *slugs: str, parser: str = PARSER_VERSION, pages: int = 0) -> None:
         """Runs over these in the newest crawl have made so many pages of each, and recorded them."""
         workspace = self.workspace
-        lake, options = workspace.lake, options_of(workspace.settings)
+        lake, options = workspace.lake, replace(options_of(workspace.settings), parser=parser)
 
-        def says(stage: Stage) -> dict[Slice, str]:
-            standings = read_slice_states(workspace, slices_of(NEW, slugs), (stage,))
-            return {
-                slice_: made.content_digest
-                for slice_, one in standings.items()
-                if (made := one.stage_state(stage)) is not None
-            }
-
-        def commit(stage: Stage, input_digest: dict[Slice, str]) -> None:
-            stage.commit(lake, input_digest, {table: lake.specs[table].schema.empty_table() for table in stage.tables})
+        def commit(stage: Stage, inputs: Inputs, notes: Mapping[Slice, Mapping[str, object]]) -> dict[Slice, str]:
+            rows = [
+                SliceRow(
+                    one, stage.label, 0, 0, input_, {t: TableState(1, pages) for t in stage.tables}, notes.get(one, {})
+                )
+                for one, input_ in inputs.items()
+            ]
+            return {row.slice_: row.content for row in commit_slices(lake, rows, read_base(lake, stage, inputs))}
 
         versions = {Slice(NEW, slug): version for slug, version in targets.read_versions(lake, slugs).items()}
-        located = {slice_: locate_input_digest(NEW, version, "parquet", "") for slice_, version in versions.items()}
-        noted = {slice_: LookupSummary("parquet", "", version, None) for slice_, version in versions.items()}
-        commit_lookups(workspace, located, noted, dict.fromkeys(located, CaptureTotals()))
-        commit(LOCATE, located)
-        fetched = {slice_: fetch_input_digest(of, options.digest_policy) for slice_, of in says(LOCATE).items()}
-        none = dict.fromkeys(("quarantined", "missing", "pending", "retries_exhausted", "unsuccessful_runs"), 0)
-        counts = {"planned": pages, "fetched": pages, **none, "reason": None, "example": None}
-        found = {slice_: SliceFetchCounts(slice_=slice_, **counts) for slice_ in fetched}
-        write_notes(lake, "fetches", build_fetch_rows(found, fetched, {}), ignored_column="last_attempt_at")
-        commit(FETCH, fetched)
-        commit(PARSE, {one: parse_input_digest(of, parser, "fast", False) for one, of in says(FETCH).items()})
+        located = {one: build_locate_input(version, "parquet", "") for one, version in versions.items()}
+        lookups = {one: LookupSummary("parquet", "", version, None) for one, version in versions.items()}
+        captures = commit(
+            LOCATE, located, {one: build_note(one, noted, CaptureTotals(pages)) for one, noted in lookups.items()}
+        )
+        fetched = {one: build_fetch_input(content, options.digest_policy) for one, content in captures.items()}
+        records = commit(FETCH, fetched, note_fetches(fetched, planned=pages, fetched=pages))
+        commit(PARSE, {one: build_parse_input(content, options) for one, content in records.items()}, {})
         self.materialized("page_metadata", *(f"{NEW}|{slug}" for slug in slugs))
 
     def tick(self) -> list[dg.RunRequest] | dg.SkipReason:
@@ -451,21 +458,15 @@ def test_a_blocked_site_is_not_asked_for_and_leaves_the_sets_that_had_it(
 def test_what_the_source_did_not_give_is_asked_for_again_when_it_is_due(backfill: Backfill) -> None:
     backfill.made(*DOMAINS)
     slice_ = Slice(NEW, DOMAINS[0])
-    counts = {
-        "planned": 10,
-        "fetched": 9,
-        "quarantined": 0,
-        "missing": 1,
-        "pending": 1,
-        "retries_exhausted": 0,
-        "unsuccessful_runs": 1,
-    }
-    short = SliceFetchCounts(slice_=slice_, reason=None, example=None, **counts)
+    lake = backfill.workspace.lake
+    row = read_slice_rows(lake, [slice_], [FETCH])[slice_, FETCH.label]
+    [note] = note_fetches(
+        {slice_: row.input}, planned=10, fetched=9, missing=1, pending=1, unsuccessful_runs=1
+    ).values()
 
     def stands(minutes: int) -> None:
-        row = build_fetch_rows({slice_: short}, {slice_: "x"}, {})[slice_]
-        row["last_attempt_at"] = datetime.now(UTC) - timedelta(minutes=minutes)
-        write_notes(backfill.workspace.lake, "fetches", {slice_: row}, ignored_column="")
+        at = {"last_attempt_at": (datetime.now(UTC) - timedelta(minutes=minutes)).isoformat()}
+        commit_slices(lake, [replace(row, note=note | at)], read_base(lake, FETCH, [slice_]))
 
     stands(20)
     assert reason(backfill.tick()) == "no partition has to be run"

@@ -11,7 +11,10 @@ from deltalake import Field
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.columns import with_columns
+from cc_pipeline.lake.keyed import update_rows
 from cc_pipeline.lake.lake import Lake, TableSpec
+from cc_pipeline.lake.layout import StoredFile
+from cc_pipeline_tests.lake.things import TARGETS
 
 CRAWL, NUMBER = pa.field("crawl", pa.string(), nullable=False), pa.field("n", pa.int32())
 NAME = pa.field("name", pa.list_(pa.string()))
@@ -31,12 +34,16 @@ USES: list[Callable[[Lake], object]] = [
     lambda lake: lake.read("things"),
     lambda lake: lake.pin("things"),
     lambda lake: lake.pin("things", 0),
-    lambda lake: lake.commit("things", lake.specs["things"].schema.empty_table(), [{"crawl": "b"}], {}),
+    lambda lake: lake.append("things", [StoredFile("crawl=a/x.parquet", {"crawl": "a"}, 1, 1)]),
 ]
 
 
 def lake_of(folder: Path, schema: pa.Schema) -> Lake:
-    return Lake(str(folder / "lake"), [TableSpec("things", schema, ("crawl",))])
+    return Lake(str(folder / "lake"), [TableSpec("things", schema, key=("crawl",)), TARGETS])
+
+
+def put(lake: Lake) -> None:
+    update_rows(lake, "things", {"crawl": "a"}, lambda stored: ROWS.to_pylist())
 
 
 @pytest.mark.parametrize("use", range(len(USES)))
@@ -44,7 +51,7 @@ def lake_of(folder: Path, schema: pa.Schema) -> Lake:
 def test_a_table_with_other_columns_is_refused_and_left_alone(tmp_path: Path, difference: str, use: int) -> None:
     fields, named = OTHERS[difference]
     own = lake_of(tmp_path, SCHEMA)
-    own.commit("things", ROWS, [{"crawl": "a"}], {})
+    put(own)
     version = own.version("things")
     with pytest.raises(EnvironmentFault, match=f"the table things has other columns .* writes: {named}\n") as refused:
         USES[use](lake_of(tmp_path, pa.schema(fields)))
@@ -54,7 +61,7 @@ def test_a_table_with_other_columns_is_refused_and_left_alone(tmp_path: Path, di
 
 def test_columns_that_another_program_adds_meanwhile_are_refused(tmp_path: Path) -> None:
     lake = lake_of(tmp_path, SCHEMA)
-    lake.commit("things", ROWS, [{"crawl": "a"}], {})
+    put(lake)
     handle = lake_of(tmp_path, SCHEMA).handle(lake.specs["things"])
     assert handle is not None
     handle.alter.add_columns([Field("extra", "string")])
@@ -63,7 +70,7 @@ def test_columns_that_another_program_adds_meanwhile_are_refused(tmp_path: Path)
 
 
 def test_the_order_of_columns_is_free(tmp_path: Path) -> None:
-    lake_of(tmp_path, SCHEMA).commit("things", ROWS, [{"crawl": "a"}], {})
+    put(lake_of(tmp_path, SCHEMA))
     turned = pa.schema([*SCHEMA][::-1])
     assert lake_of(tmp_path, turned).read("things") == ROWS.select(turned.names)
 

@@ -9,11 +9,10 @@ import duckdb
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.published_file import open_home_publication, translate_errors
-from cc_pipeline.lake.snapshot import Copying, publish
+from cc_pipeline.lake.snapshot import Copying
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline_tests.lake.test_snapshot import SPEC, VIEWS, commit
+from cc_pipeline_tests.lake.test_snapshot import commit, lake_at, published
 
 COUNT = "SELECT count(*) FROM things"
 VIEW = "SELECT sql FROM duckdb_views() WHERE view_name = 'things' AND schema_name = 'lake'"
@@ -33,10 +32,10 @@ def home(tmp_path: Path) -> Path:
 def show(folder: Path, copying: Copying | None = None) -> None:
     folder.mkdir()
     (folder / "home.json").write_text('{"source": "/a/bucket"}')
-    lake = Lake(str(folder / "lake"), [SPEC])
+    lake = lake_at(folder / "lake")
     commit(lake, "C", "x", [1, 2, 3])
     commit(lake, "D", "y", [4])
-    publish(folder / "cc.duckdb", [lake.pin("things")], VIEWS, copying=copying)
+    published(lake, folder / "cc.duckdb", copying)
 
 
 def settings(folder: Path, **more: str) -> Settings:

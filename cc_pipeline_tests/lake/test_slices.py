@@ -268,7 +268,7 @@ def test_rows_are_read_once_they_are_committed_and_not_before(lake: Lake) -> Non
     }
 
     reads: list[Callable[[], list[int]]] = [
-        lambda: lake.read("things", {"target": X}, ["value"])["value"].to_pylist(),
+        lambda: [row["value"] for row in lake.read("things", {"target": X}).to_pylist()],
         lambda: [n for batch in stream_slices(lake, "things", CRAWL, [X], ["value"]) for n in batch[0].to_pylist()],
         lambda: [n for batch in stream_crawl(lake, "things", CRAWL, ["value"]) for n in batch[0].to_pylist()],
     ]

@@ -13,8 +13,13 @@ import pytest
 
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.lake.lake import Lake, TableSpec
-from cc_pipeline.lake.snapshot import Publication, ViewSpec, publish
+from cc_pipeline.lake.live_rows import LiveTable, find_live_rows
+from cc_pipeline.lake.slice import Slice, Stage
+from cc_pipeline.lake.slices import SLICES, commit_stage
+from cc_pipeline.lake.snapshot import Copying, Publication, ViewSpec, publish
+from cc_pipeline.lake.streaming import stream_live_rows
 from cc_pipeline.settings import load_settings
+from cc_pipeline_tests.lake.things import TARGETS, define
 from cc_pipeline_tests.world import fill, small_disk
 
 SCHEMA = pa.schema(
@@ -26,7 +31,8 @@ SCHEMA = pa.schema(
         pa.field("more", pa.struct([pa.field("words", pa.list_(pa.string()))])),
     ]
 )
-SPEC = TableSpec("things", SCHEMA, ("crawl", "target"), ("target",))
+SHOW = Stage("show", ("things",))
+SPEC = TableSpec("things", SCHEMA, ("crawl", "target"), ("target",), stage=SHOW)
 VIEWS = (
     ViewSpec("things", "SELECT * EXCLUDE (target) FROM lake.things", "What's in it: it's all."),
     ViewSpec("lake.counted", "SELECT crawl, count(*) AS n FROM lake.things GROUP BY crawl", "Helper.", True),
@@ -35,13 +41,20 @@ VIEWS = (
 
 def commit(lake: Lake, crawl: str, target: str, places: Sequence[int]) -> None:
     rows = [{"crawl": crawl, "target": target, "place": n, "at": n * 1000, "more": {"words": [str(n)]}} for n in places]
-    lake.commit(
-        "things", pa.Table.from_pylist(rows, schema=SCHEMA), [{"crawl": crawl, "target": target}], {f"t:{target}": "a"}
-    )
+    batches = pa.Table.from_pylist(rows, schema=SCHEMA).to_batches()
+    commit_stage(lake, SHOW, {Slice(crawl, target): {}}, {"things": batches})
 
 
-def published(lake: Lake, path: Path) -> Publication:
-    return publish(path, [lake.pin("things")], VIEWS)
+def lake_at(folder: Path) -> Lake:
+    return Lake(str(folder), [SPEC, TARGETS, SLICES])
+
+
+def live(lake: Lake) -> list[LiveTable]:
+    return [*find_live_rows(lake, [lake.pin("things")]).tables.values()]
+
+
+def published(lake: Lake, path: Path, copying: Copying | None = None) -> Publication:
+    return publish(path, live(lake), VIEWS, copying=copying)
 
 
 def ask(path: Path, sql: str) -> list[tuple[object, ...]]:
@@ -51,7 +64,7 @@ def ask(path: Path, sql: str) -> list[tuple[object, ...]]:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    return Lake(str(tmp_path / "lake"), [SPEC])
+    return lake_at(tmp_path / "lake")
 
 
 def test_a_lake_nobody_wrote_publishes_empty_tables_of_the_right_types(lake: Lake, tmp_path: Path) -> None:
@@ -76,6 +89,31 @@ def test_a_table_emptied_later_is_empty_again(lake: Lake, tmp_path: Path) -> Non
     assert ask(path, "SELECT version, files, lake_rows, published_rows FROM publication")[0][2:] == (0, 0)
 
 
+@pytest.mark.parametrize("way", ["views", "copy", "copy of a stream"])
+def test_rows_that_count_are_shown_without_hidden_columns(lake: Lake, tmp_path: Path, way: str) -> None:
+    commit(lake, "C", "x", [1, 2])
+    commit(lake, "D", "o'hara", [3])
+    batches = [pa.Table.from_pylist([{"crawl": "C", "target": t, "place": n} for t, n in (("a", 4), ("b", 5))], SCHEMA)]
+    commit_stage(lake, SHOW, {Slice("C", target): {} for target in "ab"}, {"things": batches[0].to_batches()})
+    commit(lake, "C", "x", [6])
+    commit(lake, "C", "b", [])
+    define(lake, "y.example")
+    scratch = tmp_path / "scratch"
+    rows = (lambda table: stream_live_rows(lake, table)) if way == "copy of a stream" else None
+    done = published(lake, tmp_path / "cc.duckdb", None if way == "views" else Copying(scratch, rows))
+    assert done.rows == {"things": 3}
+    shown = ask(tmp_path / "cc.duckdb", "SELECT crawl, target, place FROM lake.things ORDER BY place")
+    assert shown == [("D", "o'hara", 3), ("C", "a", 4), ("C", "x", 6)]
+    described = ask(tmp_path / "cc.duckdb", "DESCRIBE lake.things")
+    assert [row[0] for row in described] == SCHEMA.names
+    keyed = [LiveTable(lake.pin(name), lake.pin(name).files) for name in ("targets", "slices")]
+    publish(tmp_path / "keyed.duckdb", keyed, [])
+    assert ask(tmp_path / "keyed.duckdb", "SELECT slug FROM lake.targets") == [("y.example",)]
+    assert [row[0] for row in ask(tmp_path / "keyed.duckdb", "DESCRIBE lake.targets")] == TARGETS.schema.names
+    newest = ask(tmp_path / "keyed.duckdb", "SELECT target, seq FROM lake.slices ORDER BY target")
+    assert newest == [("a", 1), ("b", 2), ("o'hara", 1), ("x", 2)]
+
+
 def test_crawl_ids_are_text_even_when_they_look_like_numbers_or_dates(lake: Lake, tmp_path: Path) -> None:
     for crawl in ("2012", "2024-05-01", "C=1", "a b", "ü'"):
         commit(lake, crawl, "x", [1])
@@ -96,7 +134,7 @@ def test_comments_and_versions_travel_with_the_file(lake: Lake, tmp_path: Path) 
 @pytest.mark.parametrize("name", ["a b", "o'hara", 'with "quotes"', "Jürgen", "#1", "a+b&c=d", "~x", "100,5"])
 def test_homes_with_odd_names_are_published_as_well(tmp_path: Path, name: str) -> None:
     home = tmp_path / name
-    lake = Lake(str(home / "lake"), [SPEC])
+    lake = lake_at(home / "lake")
     commit(lake, "C", "x", [1, 2])
     published(lake, home / "cc.duckdb")
     assert ask(home / "cc.duckdb", "SELECT sum(place) FROM things") == [(3,)]
@@ -181,7 +219,7 @@ def test_a_publication_that_fails_leaves_the_one_before_and_no_litter(lake: Lake
     before = path.read_bytes()
     wrong = (*VIEWS, ViewSpec("broken", "SELECT nothing FROM nowhere", "Not to be."))
     with pytest.raises(EnvironmentFault, match=r"could not build .*cc\.duckdb") as refused:
-        publish(path, [lake.pin("things")], wrong)
+        publish(path, live(lake), wrong)
     assert "untouched" in refused.value.advice
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == ["cc.duckdb"]

@@ -26,7 +26,8 @@ from cc_pipeline.home import LAYOUT, UnknownLayout, read_note
 from cc_pipeline.lake import snapshot as pins
 from cc_pipeline.lake.compaction import Bounds
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.slice import Slice
+from cc_pipeline.lake.slice import HARVEST, Slice
+from cc_pipeline.lake.slices import invalidate_slices
 from cc_pipeline.lake.snapshot import read_pinned_versions
 from cc_pipeline.maintenance import maintain
 from cc_pipeline.maintenance import maintain as lease
@@ -102,8 +103,8 @@ def test_what_one_home_harvested_another_one_looks_up_at_once(bucket: Bucket, tm
     assert is_harvested(two, NEW)
     assert not (two.settings.footers_path / NEW).exists()
     # the other home has written the rows anew, in other files
-    rows = one.lake.read("row_groups", {"crawl": OLD})
-    one.lake.commit("row_groups", rows, [Slice(OLD).where], {})
+    invalidate_slices(one.lake, HARVEST, [Slice(OLD)])
+    harvest(one, OLD)
     [report] = extract(two, SITE, crawl=OLD)[:1]
     assert report.rows == len(bucket[1].captures_of(OLD, subset="warc", domain=SITE))
 
@@ -142,15 +143,15 @@ def test_two_homes_that_merge_at_once_leave_each_row_once(
     publish(one)
     whole = captures(one)
     together = Barrier(2)
-    merge_due = maintain.compact_due
+    merge_due = maintain.compact
 
-    def at_once(lake: Lake, table: str, scratch: Path, bounds: Bounds) -> int:
+    def at_once(lake: Lake, table: str, bounds: Bounds) -> int:
         if table == "captures":
             with suppress(BrokenBarrierError):
                 together.wait(2)
-        return merge_due(lake, table, scratch, bounds)
+        return merge_due(lake, table, bounds)
 
-    monkeypatch.setattr(maintain, "compact_due", at_once)
+    monkeypatch.setattr(maintain, "compact", at_once)
     with ThreadPoolExecutor(2) as pool:
         merged = [
             report.merged["captures"]
@@ -232,6 +233,29 @@ def test_a_copy_pins_nothing_and_a_home_that_is_gone_pins_for_a_while(bucket: Bu
     publish(one)
     publish(shared(bucket[0], tmp_path, "one", publish="copy"))
     assert read_pinned_versions(one.place) == {}
+
+
+def test_the_home_that_a_lake_lies_in_keeps_for_a_month_what_another_home_shows(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = workspace_of(bucket[0], tmp_path / "first")
+    second = workspace_of(bucket[0], tmp_path / "second", lake=first.settings.lake)
+    harvest(first)
+    for site in (SITE, OTHER):
+        extract(first, site)
+    publish(second)
+    before = captures(second)
+    monkeypatch.setattr(maintain, "vacuum", _without_patience(maintain.vacuum))
+    merged = run_maintenance(first, max_files=1, retention_hours=0).merged
+    assert merged["captures"] > 1
+    assert captures(second) == before
+    note = max((Path(first.settings.lake) / "published").iterdir(), key=lambda path: path.stat().st_mtime)
+    assert len([*note.parent.iterdir()]) == 2
+    for path in note.parent.iterdir():
+        content = json.loads(path.read_bytes())
+        content["published_at"] = (datetime.now(UTC) - pins.PIN_LIFETIME - timedelta(hours=1)).isoformat()
+        path.write_text(json.dumps(content))
+    assert run_maintenance(first, max_files=1, retention_hours=0).deleted["captures"] > 0
 
 
 def _without_patience(vacuum):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from cc_pipeline.checks import asset_checks
@@ -13,7 +14,9 @@ from cc_pipeline.checks.finding import Finding
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.lake.slice import FETCH, Slice
+from cc_pipeline.lake.slices import commit_stage
 from cc_pipeline.maintenance.stored_files import find_holders, find_lost_records, verify
+from cc_pipeline.records.storage import STORED
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.stored import dangling, stored_files
 from cc_pipeline_tests.world import ARC, NEW, Bucket, copy_of, extract, harvest, rehome, workspace_of
@@ -92,22 +95,17 @@ def test_a_damaged_record_is_found_and_fetched_again(workspace: Workspace, crawl
     report = fetch_captures(workspace, crawl, slugs, distrusted=[*done.damaged[crawl]])
     assert report.requests == 1
     assert verify(workspace.lake, workspace.storage, None).damaged == {}
-    assert FETCH.read_input_digests(workspace.lake, [Slice(crawl, slug) for slug in slugs])
 
 
 def test_another_payload_of_the_same_length_is_damage_too(workspace: Workspace) -> None:
     # sound gzip with a sound record, and not the one the row is about
     first, second = [row for row in stored_rows(workspace) if row["target"] == "example.com"][:2]
-    rows = workspace.lake.read("records", {"crawl": NEW})
-    column = rows.schema.get_field_index("stored_offset")
+    slice_ = Slice(NEW, "example.com")
+    rows = workspace.lake.read("records", slice_.where).to_pylist()
     swapped = {first["url"]: second, second["url"]: first}
-    changed = [swapped.get(row["url"], row) for row in rows.to_pylist()]
-    for name in ("stored_offset", "stored_length", "stored_file"):
-        column = rows.schema.get_field_index(name)
-        values = [row[name] for row in changed]
-        rows = rows.set_column(column, rows.schema.field(column), [values])
-    slices = [{"crawl": NEW, "target": slug} for slug in rows.column("target").unique().to_pylist()]
-    workspace.lake.commit("records", rows, slices, {"by hand": "1"})
+    changed = [row | {name: swapped.get(row["url"], row)[name] for name in STORED} for row in rows]
+    batch = pa.RecordBatch.from_pylist(changed, workspace.lake.specs["records"].schema)
+    commit_stage(workspace.lake, FETCH, {slice_: {"by": "hand"}}, {"records": [batch]})
     done = verify(workspace.lake, workspace.storage, None)
     assert len(done.damaged[NEW]) >= 2
 

@@ -17,14 +17,15 @@ from cc_pipeline.checks.doctor import examine
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.checks.outputs import refuse_unpublished
 from cc_pipeline.cli.commands.doctor import _mend_tables
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.harvesting.crawls import commit_crawls
-from cc_pipeline.lake import target_definitions
-from cc_pipeline.lake.incomplete_tables import DamagedTable
+from cc_pipeline.lake.damaged_files import DamagedTable
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.row_counts import read_committed_counts
-from cc_pipeline.maintenance import incomplete_slices
-from cc_pipeline.maintenance.incomplete_slices import find_incomplete_slices, repair_tables
+from cc_pipeline.lake.slices import read_purged
+from cc_pipeline.maintenance import repair
+from cc_pipeline.maintenance.maintain import run_maintenance
+from cc_pipeline.maintenance.repair import invalidate_incomplete, restore_definitions
 from cc_pipeline.workspace.tables import CORE_TABLES, all_tables
 from cc_pipeline.workspace.workspace import Workspace, open_lake
 from cc_pipeline_tests.world import NEW, OLD, Bucket, Killed, extract, harvest, publish, workspace_of
@@ -117,8 +118,9 @@ def attempt(workspace: Workspace, world: World, *, crawl: str) -> None:
 
 
 def mend(workspace: Workspace) -> list[Finding]:
-    findings, is_whole = _mend_tables(workspace, open_lake(workspace.settings))
+    findings, is_whole = _mend_tables(workspace)
     assert is_whole
+    invalidate_incomplete(workspace)
     publish(workspace)
     return findings
 
@@ -134,7 +136,7 @@ def run_again(workspace: Workspace, world: World) -> None:
     assert counts(workspace) == world.shown
     assert rows_of(workspace) == world.rows
     assert bad(workspace) == []
-    assert find_incomplete_slices(workspace.lake) == []
+    assert invalidate_incomplete(workspace) == []
 
 
 #: Table, kind of file, and what is left of it.
@@ -181,7 +183,7 @@ def test_one_repair_and_one_run_bring_back_what_a_torn_commit_held(
     findings = mend(workspace)
     assert any(path.name in one.text for one in findings)
     assert list((workspace.settings.home / "lake" / "tables" / table / "_torn").glob(f"{path.name}.*"))
-    assert _mend_tables(workspace, open_lake(workspace.settings)) == ([], True)
+    assert _mend_tables(workspace_of(workspace.settings.source, workspace.settings.home)) == ([], True)
     run_again(workspace_of(world.bucket, workspace.settings.home), world)
 
 
@@ -213,65 +215,48 @@ def test_what_others_built_on_is_not_taken_back(world: World, workspace: Workspa
     assert before.name in finding.text
     assert "1 later ones were built on it" in finding.text
     assert "from a backup" in finding.advice
-    assert _mend_tables(workspace, open_lake(workspace.settings)) == ([], False)
+    assert _mend_tables(workspace_of(workspace.settings.source, workspace.settings.home)) == ([], False)
     with pytest.raises(DamagedTable, match="built on it"):
         publish(workspace)
     before.write_bytes(half)
     run_again(workspace_of(world.bucket, workspace.settings.home), world)
 
 
-def take_counts_out(workspace: Workspace, table: str) -> None:
-    """Leaves a table's log as it was before commits counted rows."""
-    for entry in (workspace.settings.home / "lake" / "tables" / table / "_delta_log").glob("*.json"):
-        lines = [line for line in entry.read_text().splitlines(keepends=True) if '"rows:' not in line]
-        entry.unlink()
-        entry.write_text("".join(lines))
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("is_last", [True, False])
-def test_a_torn_file_whose_rows_were_not_counted_is_taken_out(
-    world: World, workspace: Workspace, is_last: bool
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_lost_definition_is_restored_with_its_rows_and_until_then_nothing_is_dropped(
+    world: World, workspace: Workspace, watched: bool
 ) -> None:
-    take_counts_out(workspace, "records")
-    lake = open_lake(workspace.settings)
-    cut(last_file(workspace, "records") if is_last else Path(lake.pin("records", 1).files[0]), "empty")
-    mend(workspace)
-    run_again(workspace_of(world.bucket, workspace.settings.home), world)
+    target = parse_target("example.com")
+    table = Path(workspace.settings.lake) / "tables" / "targets"
+    shutil.rmtree(table)
+    lost = workspace_of(world.bucket, workspace.settings.home)
+    run_maintenance(lost)
+    assert lost.lake.read("records").num_rows == 0
+    assert read_purged(lost.lake).num_rows == 0
+    assert restore_definitions(lost.lake, [target] if watched else []) == []
+    run_again(lost, world)
 
 
-def test_a_commit_that_is_taken_back_leaves_the_count_of_rows_that_were_not_counted(workspace: Workspace) -> None:
-    take_counts_out(workspace, "records")
-    lake = open_lake(workspace.settings)
-    where = {"crawl": NEW, "target": "example.org"}
-    rows = lake.read("records", where)
-    lake.commit("records", rows, [where], {f"fetch:{NEW}:example.org": "1"})
-    cut(last_file(workspace, "records"), "empty")
-    lake = open_lake(workspace.settings)
-    repair_tables(lake)
-    key = (NEW, "example.org")
-    assert read_committed_counts(lake, "records", [key]) == {key: rows.num_rows}
-    lake.commit("records", rows, [where], {f"fetch:{NEW}:example.org": "2"})
-
-
-def test_a_torn_definition_names_no_slices(workspace: Workspace) -> None:
-    lake = open_lake(workspace.settings)
-    target_definitions.note_purge(lake, TARGETS)
-    cut(last_file(workspace, "targets"), "empty")
-    [done] = repair_tables(open_lake(workspace.settings))
-    assert done.slices == []
+def test_a_definition_that_only_its_text_names_is_not_guessed(workspace: Workspace, world: World) -> None:
+    workspace.register_targets([parse_target("set:press = example.com, example.org")])
+    extract(workspace, "set:press = example.com, example.org")
+    shutil.rmtree(Path(workspace.settings.lake) / "tables" / "targets")
+    lost = workspace_of(world.bucket, workspace.settings.home)
+    assert restore_definitions(lost.lake) == ["set-press"]
+    rows = extract(lost, "set:press = example.com, example.org")
+    assert [report.fresh_slices for report in rows] == [0, 0, 0], "named again, it has its rows again"
 
 
 @pytest.mark.matrix
 @pytest.mark.parametrize(
     ("kind", "at"),
-    [("entry", "_write"), ("entry", "_keep_copy"), ("rows", "_keep_copy"), ("rows", "commit_actions")],
+    [("entry", "_write"), ("entry", "_keep_copy"), ("rows", "_keep_copy"), ("rows", "swap")],
 )
 def test_a_repair_that_is_killed_goes_on(
     world: World, workspace: Workspace, kind: str, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut(torn_file(workspace, "captures", kind), "half")
-    owner = Lake if at == "commit_actions" else incomplete_slices
+    owner = Lake if at == "swap" else repair
     real = getattr(owner, at)
     for before in (True, False):
 
@@ -283,6 +268,6 @@ def test_a_repair_that_is_killed_goes_on(
         with monkeypatch.context() as patch:
             patch.setattr(owner, at, killed)
             with suppress(Killed):
-                _mend_tables(workspace, open_lake(workspace.settings))
+                _mend_tables(workspace_of(workspace.settings.source, workspace.settings.home))
     mend(workspace)
     run_again(workspace_of(world.bucket, workspace.settings.home), world)

@@ -10,6 +10,7 @@ import pytest
 
 from cc_pipeline.checks.doctor import examine
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.files import write_rows
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.slice import Slice, Stage
 from cc_pipeline.maintenance.purge import drop_subset, remove_empty_targets
@@ -19,7 +20,7 @@ from cc_pipeline_tests.world import NEW, Bucket, workspace_of
 
 SITE = "example.com"
 SCHEMA = pa.schema([*(pa.field(name, pa.string(), nullable=False) for name in ("crawl", "target", "title"))])
-TITLES = Stage("titles", ("titles",), "titles:{crawl}:{target}")
+TITLES = Stage("titles", ("titles",))
 SPEC = TableSpec("titles", SCHEMA, ("crawl", "target"), ("target",), stage=TITLES)
 
 
@@ -29,14 +30,15 @@ def workspace(bucket: Bucket, tmp_path: Path) -> Workspace:
     workspace = workspace_of(bucket[0], tmp_path / "home")
     slice_ = Slice(NEW, SITE)
     other = Lake(workspace.lake.root, [SPEC])
-    TITLES.commit(other, {slice_: "0" * 64}, {"titles": pa.Table.from_pylist([slice_.where | {"title": "A"}], SCHEMA)})
+    rows = pa.RecordBatch.from_pylist([slice_.where | {"title": "A"}], SCHEMA)
+    other.append("titles", write_rows(other, "titles", NEW, [rows], {SITE: 1}).files)
     return workspace
 
 
 ASKS: dict[str, Callable[[Workspace], object]] = {
     "a target": lambda workspace: plan_purge(workspace, SITE, SITE),
     "a subset": lambda workspace: drop_subset(workspace, SITE, "robotstxt"),
-    "targets without captures": lambda workspace: remove_empty_targets(workspace, [SITE], []),
+    "targets without captures": lambda workspace: remove_empty_targets(workspace, [SITE]),
 }
 
 

@@ -9,8 +9,8 @@ from cc_pipeline.documents.document2012.json import failed_page
 from cc_pipeline.documents.page import PageInput, ParsedPage
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
-from cc_pipeline.lake.content_digests import compute_input_digest
-from cc_pipeline.lake.slice import PAGE_TABLES
+from cc_pipeline.lake.slice import PARSE, Slice
+from cc_pipeline.lake.slices import commit_stage
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
@@ -78,14 +78,7 @@ def page(number: int, target: str = TARGET) -> ParsedPage:
     return parse_page(answered)
 
 
-def commit_pages(workspace: Workspace, pages: list[ParsedPage], digest: str = "1", target: str = TARGET) -> None:
+def commit_pages(workspace: Workspace, pages: list[ParsedPage], target: str = TARGET) -> None:
     """Commits ``pages`` as the slice of ``target``, in their order."""
-    batches = to_record_batches(pages)
-    name = f"parse:{CRAWL}:{target}"
-    for table in PAGE_TABLES:
-        workspace.lake.commit_stream(
-            table,
-            lambda table=table: [batches[table]],
-            [{"crawl": CRAWL, "target": target}],
-            {name: compute_input_digest({"pages": digest})},
-        )
+    rows = {table: [batch] for table, batch in to_record_batches(pages).items()}
+    commit_stage(workspace.lake, PARSE, {Slice(CRAWL, target): {"records": "1"}}, rows)

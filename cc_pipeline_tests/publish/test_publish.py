@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -11,9 +12,8 @@ import pytest
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.lake.lake import Lake, PinnedTable
-from cc_pipeline.lake.slice import PAGE_TABLES, Slice
-from cc_pipeline.publish.publish import find_partial_slices
+from cc_pipeline.lake.lake import Lake
+from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import NEW, Bucket, Killed, extract, harvested, publish, workspace_of
@@ -26,15 +26,15 @@ def rows(workspace: Workspace, table: str) -> Counter[str]:
         return Counter(str(row) for row in connection.execute(f"SELECT * FROM {table}").fetchall())
 
 
-def die_before(monkeypatch: pytest.MonkeyPatch, table: str) -> None:
-    replace = Lake.replace_slices
+def die_before(monkeypatch: pytest.MonkeyPatch, method: str, table: str) -> None:
+    plain = getattr(Lake, method)
 
-    def dying(self: Lake, name, *arguments, **named) -> None:
+    def dying(self: Lake, name: str, *arguments: Any, **named: Any) -> Any:
         if name == table:
             raise Killed
-        replace(self, name, *arguments, **named)
+        return plain(self, name, *arguments, **named)
 
-    monkeypatch.setattr(Lake, "replace_slices", dying)
+    monkeypatch.setattr(Lake, method, dying)
 
 
 @pytest.fixture
@@ -91,93 +91,29 @@ def test_captures_of_an_index_without_status_have_that_of_their_page(
     assert pages == [(len(wanted),)]
 
 
-def beside_a_published_one(workspace: Workspace) -> dict[str, Counter[str]]:
-    """Publishes the pages of a domain and fetches another one; the rows of each page table."""
+@pytest.mark.parametrize(
+    ("method", "table"), [("append", "page_links"), ("append", "page_metadata"), ("swap", "slices")]
+)
+def test_pages_of_an_interrupted_parse_are_not_shown_until_it_has_run_again(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, method: str, table: str
+) -> None:
     extract(workspace, OTHER)
     publish(workspace)
     other = {name: rows(workspace, name) for name in PAGE_TABLES}
     workspace.targets([SITE])
     locate_captures(workspace, NEW, [SITE])
     fetch_captures(workspace, NEW, [SITE])
-    return other
-
-
-def test_pages_of_an_interrupted_parse_are_held_back_until_it_has_run_again(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = beside_a_published_one(workspace)
     with monkeypatch.context() as patch:
-        die_before(patch, "page_links")
+        die_before(patch, method, table)
         with pytest.raises(Killed):
             parse_records(workspace, NEW, [SITE])
-    assert workspace.lake.read("page_text", {"target": SITE}).num_rows > 0
-    assert find_partial_slices(workspace) == [Slice(NEW, SITE)]
     publish(workspace)
     assert {name: rows(workspace, name) for name in PAGE_TABLES} == other
     parse_records(workspace, NEW, [SITE])
-    assert find_partial_slices(workspace) == []
     publish(workspace)
     grown = {name: rows(workspace, name) for name in PAGE_TABLES}
-    assert all(grown[name] >= other[name] for name in PAGE_TABLES)
-    assert grown["page_metadata"].total() > other["page_metadata"].total()
-
-
-@pytest.mark.process
-def test_a_slice_that_two_targets_share_is_held_back_for_the_interrupted_one_alone(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    extract(workspace, SITE)
-    publish(workspace)
-    before = {name: rows(workspace, name) for name in ("captures", *PAGE_TABLES)}
-    workspace.targets(["example.com"])
-    both = f"set:both = {SITE}, {OTHER}"
-    with monkeypatch.context() as patch:
-        die_before(patch, "page_metadata")
-        with pytest.raises(Killed):
-            extract(workspace, both)
-    publish(workspace)
-    assert {name: rows(workspace, name) for name in PAGE_TABLES} == {name: before[name] for name in PAGE_TABLES}
-    assert rows(workspace, "captures") > before["captures"]
-    extract(workspace, both)
-    publish(workspace)
-    assert all(rows(workspace, name) >= before[name] for name in PAGE_TABLES)
-    assert rows(workspace, "page_metadata").total() == rows(workspace, "captures").total()
-
-
-@pytest.mark.process
-def test_a_parse_that_ends_while_tables_are_pinned_is_not_shown_by_halves(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = beside_a_published_one(workspace)
-    pin = Lake.pin
-
-    def pin_then_parse(self: Lake, table: str) -> PinnedTable:
-        pinned = pin(self, table)
-        if table == "page_metadata":
-            parse_records(workspace, NEW, [SITE])
-        return pinned
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Lake, "pin", pin_then_parse)
-        publish(workspace)
-    assert {name: rows(workspace, name) for name in PAGE_TABLES} == other
-    publish(workspace)
-    assert all(rows(workspace, name) > other[name] for name in ("page_metadata", "page_text", "page_links"))
-
-
-@pytest.mark.process
-def test_pages_of_a_target_that_lost_its_captures_are_not_shown_by_halves(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    extract(workspace, f"set:one = {SITE}")
-    publish(workspace)
-    assert rows(workspace, "page_metadata")
-    with monkeypatch.context() as patch:
-        die_before(patch, "page_metadata")
-        with pytest.raises(Killed):
-            extract(workspace, "set:one = nobody.example")
-    publish(workspace)
-    assert {name: rows(workspace, name).total() for name in PAGE_TABLES} == dict.fromkeys(PAGE_TABLES, 0)
+    assert all(grown[name] > other[name] for name in ("page_metadata", "page_text", "page_links"))
+    assert grown["page_metadata"].total() == rows(workspace, "captures").total()
 
 
 def test_a_capture_that_one_target_missed_is_shown_by_the_pages_of_another(bucket: Bucket, tmp_path: Path) -> None:
@@ -206,11 +142,10 @@ def test_settings_set_back_after_an_interrupted_stage_are_not_taken_for_done(
     better = workspace_of(bucket[0], tmp_path, markdown=True, workers=1)
     for other, table in ((wider, "records"), (better, "page_metadata")):
         with monkeypatch.context() as patch:
-            die_before(patch, table)
+            die_before(patch, "append", table)
             with pytest.raises(Killed):
                 extract(other, SITE)
         extract(workspace, SITE)
-        assert find_partial_slices(workspace) == []
         publish(workspace)
         now = {name: rows(workspace, name) for name in before}
         # what the killed run located of another subset stays
