@@ -132,7 +132,7 @@ def differs_only_in_blocks(version: str, other_version: str) -> bool:
 def read_blocklist(workspace: Workspace) -> Blocklist:
     """Reads the list from the lake as it is now. Raises ``EnvironmentFault``, also if the list cannot be read: nothing
     is fetched then."""
-    return _read_newest(workspace)[1]
+    return read_numbered_list(workspace)[1]
 
 
 def read_numbered_list(workspace: Workspace) -> tuple[int, Blocklist]:

@@ -162,9 +162,9 @@ def replan_with_new_indexes(workspace: Workspace, previous_plan: CrawlPlan) -> C
 
 @dataclass(frozen=True, slots=True)
 class PartitionTotals:
-    """The state of a partition (a crawl and a whole target) in the requested subsets: the inputs of its slices by stage,
-    and its numbers of captures: located, planned for the fetch, fetched, pending, and fetched with another payload than
-    the index names. ``losses_unconfirmed``: its losses are not confirmed yet."""
+    """The state of a partition (a crawl and a whole target) in the requested subsets: the inputs of its slices by
+    stage, and its numbers of captures: located, planned for the fetch, fetched, pending, and fetched with another
+    payload than the index names. ``losses_unconfirmed``: its losses are not confirmed yet."""
 
     inputs: tuple[Mapping[str, str] | None, ...] = ()
     captures: int = 0

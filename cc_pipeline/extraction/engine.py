@@ -1,6 +1,7 @@
 """Engines fetch records and parse pages: in processes of this machine, or elsewhere.
 
-A stage plans the work and asks its engine for it. The engine writes files, and the stage commits them. So the tables are the same whatever engine made them, and a home may change its engine.
+A stage plans the work and asks its engine for it. The engine writes files, and the stage commits them. So the tables
+are the same whatever engine made them, and a home may change its engine.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ from cc_pipeline.workspace.workspace import Workspace
 class FetchRequest:
     """The request of one fetch: the ``captures`` of ``slices`` of a crawl, in the order of their locations ``places``.
 
-    Rows in ``reusable_records`` need not be fetched again; rows of a target get its number in ``generations``. ``on_adopted_files`` is called with the files that are
-    adopted from killed runs, before anything is fetched. ``read_table_places`` gives the locations of all records that
-    the table has of the crawl. ``scratch`` exists until the commit."""
+    Rows in ``reusable_records`` need not be fetched again; rows of a target get its number in ``generations``.
+    ``on_adopted_files`` is called with the files that are adopted from killed runs, before anything is fetched.
+    ``read_table_places`` gives the locations of all records that the table has of the crawl. ``scratch`` exists until
+    the commit."""
 
     slices: Sequence[Slice]
     captures: OrderedRows
@@ -75,9 +77,9 @@ class FetchResult:
 
 @dataclass(frozen=True, slots=True)
 class ParseRequest:
-    """The request of one parse: the records (``PARSED_SCHEMA``) of slices of one crawl, in no order. ``inputs`` are what
-    their pages are made from; rows of a target get its number in ``generations``. ``reusable_pages`` has the pages that
-    are kept, once all ``records`` were read. ``folder`` exists until the call ends."""
+    """The request of one parse: the records (``PARSED_SCHEMA``) of slices of one crawl, in no order. ``inputs`` are
+    what their pages are made from; rows of a target get its number in ``generations``. ``reusable_pages`` has the pages
+    that are kept, once all ``records`` were read. ``folder`` exists until the call ends."""
 
     crawl: str
     inputs: Mapping[Slice, Mapping[str, str]]

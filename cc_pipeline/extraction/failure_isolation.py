@@ -1,9 +1,9 @@
 """Isolates failures: if a stage fails for several targets, it is called for fewer of them until the failing target is
 known.
 
-Halving finds one bad target of ``n`` in about ``2 log2(n)`` calls. Slices that the others committed meanwhile are up to date
-then, so no call makes them again. An error that affects all targets (a full disk, a source that is left
-alone for now) ends everything. An object that is refused through all tries is an error of its target. Refusals of
+Halving finds one bad target of ``n`` in about ``2 log2(n)`` calls. Slices that the others committed meanwhile are up
+to date then, so no call makes them again. An error that affects all targets (a full disk, a source that is left alone
+for now) ends everything. An object that is refused through all tries is an error of its target. Refusals of
 several objects affect all targets.
 """
 

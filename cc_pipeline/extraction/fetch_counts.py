@@ -82,11 +82,9 @@ class FetchSummary(FetchCounts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceFetchCounts(FetchCounts):
-    """The counts of one slice, or target, after a fetch. ``asked`` is how many runs asked for its pending captures,
-    summed over them."""
+    """The counts of one slice, or target, after a fetch."""
 
     slice_: Slice
-    asked: int = 0
 
     def metrics(self) -> Metrics:
         """The metrics for the metadata of the partition."""
@@ -109,13 +107,12 @@ def share(part: int, total: int) -> str:
 
 @dataclass(slots=True)
 class _PendingCounts:
-    """The pending captures of a target with one reason: how many, how many of them are given up, the least number and
-    the sum of the runs that asked for them, and the first one."""
+    """The pending captures of a target with one reason: how many, how many of them are given up, the least number of
+    runs that asked for one, and the first one."""
 
     count: int = 0
     retries_exhausted: int = 0
     min_rounds: int | None = None
-    summed_rounds: int = 0
     example: str = ""
 
     def add(self, other_counts: _PendingCounts) -> None:
@@ -126,7 +123,6 @@ class _PendingCounts:
         self.min_rounds = (
             other_counts.min_rounds if self.min_rounds is None else min(self.min_rounds, other_counts.min_rounds or 0)
         )
-        self.summed_rounds += other_counts.summed_rounds
 
 
 @dataclass(slots=True)
@@ -154,9 +150,8 @@ class Tally:
             self._counts[row["target"], row["outcome"]] += row["count_all"]
         for row in _count_by_reason(unsettled_rows(rows)):
             url, detail = row["url_first"], row["detail_first"]
-            rounds_min, rounds_sum = row["asked_min"], row["asked_sum"]
             pending_counts = _PendingCounts(
-                row["count_all"], row["retries_exhausted_sum"], rounds_min, rounds_sum, f"{url}: {detail}"
+                row["count_all"], row["retries_exhausted_sum"], row["asked_min"], f"{url}: {detail}"
             )
             self._get_pending(row["target"], row["reason"]).add(pending_counts)
         ends = pc.add(rows["stored_offset"], rows["stored_length"])
@@ -213,7 +208,6 @@ class Tally:
                 reason=sorted_reasons[0][0] if sorted_reasons else None,
                 example=sorted_reasons[0][1].example if sorted_reasons else None,
                 unsuccessful_runs=min((counts.min_rounds or 0 for counts in pending_by_reason.values()), default=0),
-                asked=sum(counts.summed_rounds for counts in pending_by_reason.values()),
                 stored_bytes=self._bytes[slice_.target],
                 stored=self._files.get(slice_.target, {}),
                 lost_reason=_most_common(self._lost_reasons.get(slice_.target, Counter())),
@@ -269,16 +263,7 @@ def sum_by_target(slice_counts: Iterable[SliceFetchCounts]) -> list[SliceFetchCo
 
 
 def _sum_counts(slice_: Slice, parts: Sequence[SliceFetchCounts]) -> SliceFetchCounts:
-    count_names = (
-        "planned",
-        "fetched",
-        "quarantined",
-        "missing",
-        "pending",
-        "retries_exhausted",
-        "asked",
-        "mismatched",
-    )
+    count_names = ("planned", "fetched", "quarantined", "missing", "pending", "retries_exhausted", "mismatched")
     digest_names = ("losses", "mismatches")
     totals: dict[str, Any] = {name: sum(getattr(counts, name) for counts in parts) for name in count_names}
     worst = max(parts, key=lambda counts: counts.lost_in_top_file)
@@ -298,7 +283,7 @@ def _count_by_reason(lost: pa.Table) -> list[dict[str, Any]]:
     rounds = pc.fill_null(lost["unsuccessful_runs"], 0)
     has_max_rounds = pc.cast(pc.greater_equal(rounds, MAX_ROUNDS), pa.int64())
     marked_rows = lost.append_column("asked", rounds).append_column("retries_exhausted", has_max_rounds)
-    aggregates = [([], "count_all"), ("retries_exhausted", "sum"), ("asked", "min"), ("asked", "sum")]
+    aggregates = [([], "count_all"), ("retries_exhausted", "sum"), ("asked", "min")]
     firsts = [("url", "first"), ("detail", "first")]
     return marked_rows.group_by(["target", "reason"], use_threads=False).aggregate([*aggregates, *firsts]).to_pylist()
 

@@ -1,8 +1,8 @@
 """The state of targets during a run: read once, passed from stage to stage, and compared again by each commit.
 
 A commit compares the rows of ``slices`` that it replaces, those of the stage before, the targets' definitions and
-epochs, and the number of the blocklist (``lake/slices.py``). If any differs, the stage is planned again from the state of
-the lake.
+epochs, and the number of the blocklist (``lake/slices.py``). If any differs, the stage is planned again from the state
+of the lake.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.blocklist import Blocklist, read_list_number, read_numbered_list
 from cc_pipeline.extraction.plan import SliceRequest
 from cc_pipeline.extraction.slice_selection import TargetSlices, build_slice_requests, list_candidates
@@ -37,13 +38,11 @@ class GroupState:
     list_number: int
     blocklist: Blocklist
 
-    def select_target(self, slug: str) -> GroupState:
-        """The state of one target."""
-        target_slices = TargetSlices(
-            self.target_slices.crawl,
-            {slug: self.target_slices.requested[slug]},
-            {slug: self.target_slices.additional[slug]},
-        )
+    def select(self, slugs: Sequence[str]) -> GroupState:
+        """The state of some of the targets."""
+        requested = {slug: self.target_slices.requested[slug] for slug in slugs}
+        additional = {slug: self.target_slices.additional[slug] for slug in slugs}
+        target_slices = TargetSlices(self.target_slices.crawl, requested, additional)
         states = {slice_: self.slice_states[slice_] for slice_ in target_slices.all_slices}
         return replace(self, target_slices=target_slices, slice_states=states)
 
@@ -107,31 +106,27 @@ class RunState:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._states: dict[tuple[str, str], GroupState] = {}
+        #: Targets whose state was read before.
+        self._known: set[str] = set()
 
     def take(self, crawl: str, slugs: Sequence[str]) -> GroupState:
-        """The state of targets: from the stage before, else from the lake. Raises as :func:`read_group_state`."""
+        """The state of targets: from the stage before, else from the lake. Raises as :func:`read_group_state`, and
+        ``EnvironmentFault`` for a target that was removed since the run read it: the run does not bring it back."""
         states = [self._states.pop((crawl, slug), None) for slug in slugs]
-        kept = [state for state in states if state is not None]
-        if len(kept) < len(states) or len({state.list_number for state in kept}) != 1:
-            return read_group_state(self._workspace, crawl, slugs)
-        requested: dict[str, tuple[Slice, ...]] = {}
-        additional: dict[str, tuple[Slice, ...]] = {}
-        requests: dict[Slice, SliceRequest] = {}
-        slice_states: dict[Slice, SliceState] = {}
-        versions: dict[str, str] = {}
-        for state in kept:
-            requested |= state.target_slices.requested
-            additional |= state.target_slices.additional
-            requests |= state.requests
-            slice_states |= state.slice_states
-            versions |= state.versions
-        target_slices = TargetSlices(crawl, requested, additional)
-        return GroupState(target_slices, requests, slice_states, versions, kept[0].list_number, kept[0].blocklist)
+        if states and (first := states[0]) is not None and all(state is first for state in states):
+            return first.select(slugs)
+        known = sorted(self._known.intersection(slugs))
+        if removed := sorted({*known} - read_stored_versions(self._workspace.lake, known).keys()):
+            raise EnvironmentFault(
+                f"{', '.join(removed[:3])} was removed during this run", "To extract it anew, run it again."
+            )
+        state = read_group_state(self._workspace, crawl, slugs)
+        self._known.update(slugs)
+        return state
 
     def keep(self, state: GroupState) -> None:
         """Passes a state to the next stage."""
-        for slug in state.target_slices.requested:
-            self._states[state.target_slices.crawl, slug] = state.select_target(slug)
+        self._states |= {(state.target_slices.crawl, slug): state for slug in state.target_slices.requested}
 
     def drop(self, crawl: str, slugs: Sequence[str]) -> None:
         """Makes the next stage read the state of these targets from the lake."""

@@ -14,7 +14,7 @@ from cc_pipeline.commoncrawl.matching import MemberIndex
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, part_from, whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.extraction.capture_buffer import CaptureBuffer, CaptureTotals, SliceLookup, read_urls
-from cc_pipeline.extraction.slice_state import Lookup, read_slice_states
+from cc_pipeline.extraction.slice_state import Lookup, parse_lookup, read_slice_states
 from cc_pipeline.grouping import group_within
 from cc_pipeline.harvesting.catalog import catalog_gaps
 from cc_pipeline.index.gaps import IndexGaps
@@ -87,9 +87,8 @@ def read_located_members(workspace: Workspace, slices: Collection[Slice]) -> dic
 
 def find_incomplete_slices(workspace: Workspace) -> dict[Slice, Lookup]:
     """The slices that were located over gaps in their index and not located again since."""
-    noted = [row.slice_ for row in read_notes(workspace.lake, (LOCATE,)) if not row.note["complete"]]
-    states = read_slice_states(workspace, noted, (LOCATE,))
-    return {slice_: state.lookup for slice_, state in states.items() if state.lookup is not None}
+    rows = read_notes(workspace.lake, (LOCATE,))
+    return {row.slice_: parse_lookup(row.note) for row in rows if row.tables and not row.note["complete"]}
 
 
 def describe_completeness(lookup: Lookup) -> str:

@@ -6,8 +6,9 @@ The input of a stage is the *content* of the one before it, so a change that cha
     fetched from  the content of the captures, and the digest policy
     parsed from   the content of the records, the parser, and its options
 
-The fields of an input are compared one by one, so a reason is read and not guessed. Nothing here reads a lake, a clock or the network. A stage after a planned one has the reason ``AFTER_PREVIOUS_STAGE``:
-whether it is due is known once the earlier one was made, and the plan is made again."""
+The fields of an input are compared one by one, so a reason is read and not guessed. Nothing here reads a lake, a clock
+or the network. A stage after a planned one has the reason ``AFTER_PREVIOUS_STAGE``: whether it is due is known once the
+earlier one was made, and the plan is made again."""
 
 from __future__ import annotations
 

@@ -75,8 +75,8 @@ def extract(
 
     Crawls come in the order given, the targets of one in the order of their slugs, as the files of the lake have them.
     If the source did not give everything for a partition, the fetched records are parsed all the same; the partition
-    counts as failed. Errors that affect all partitions (see ``failure_isolation.py``) are raised after the finished partitions were
-    yielded. Partitions that were not yielded then have not been tried."""
+    counts as failed. Errors that affect all partitions (see ``failure_isolation.py``) are raised after the finished
+    partitions were yielded. Partitions that were not yielded then have not been tried."""
     source = _Source()
     crawls: dict[str, dict[str, None]] = {}
     for crawl, slug in partitions:

@@ -77,7 +77,7 @@ class SliceState:
     def lookup(self) -> Lookup | None:
         """The note of the lookup of the stored captures."""
         row = self.located
-        return None if row is None or not row.note else _parse_lookup(row.note)
+        return None if row is None or not row.note else parse_lookup(row.note)
 
     @property
     def fetch(self) -> FetchSummary | None:
@@ -130,7 +130,8 @@ def read_slice_states(
     return {slice_: replace(state, lost_records=lost_records.get(slice_, 0)) for slice_, state in states.items()}
 
 
-def _parse_lookup(note: Mapping[str, Any]) -> Lookup:
+def parse_lookup(note: Mapping[str, Any]) -> Lookup:
+    """The note of a lookup, as :func:`~cc_pipeline.extraction.lookup_notes.build_note` made it."""
     return Lookup(
         note["located_by"],
         note["index_version"],

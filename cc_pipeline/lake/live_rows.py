@@ -181,10 +181,9 @@ class _Counted:
         files = {file.path: file for file in pinned.stored_files() if file.path not in set(damaged)}
         counts = _count(lake, pinned.spec.name, files, cache)
         paths = counts["file"].combine_chunks()
-        # the dictionary may have files whose numbers were dropped
-        kept = [files[path].crawl if path in files else None for path in paths.dictionary.to_pylist()]
-        crawls = pa.array(kept, pa.string())
-        return cls(pinned, counts, pa.DictionaryArray.from_arrays(paths.indices, crawls))
+        # the cache names files too that were merged since
+        crawls = [files[path].crawl if path in files else None for path in paths.dictionary.to_pylist()]
+        return cls(pinned, counts, pa.DictionaryArray.from_arrays(paths.indices, pa.array(crawls, pa.string())))
 
     def counts_of(self, crawls: Sequence[str]) -> pa.Table:
         """The numbers of the files of ``crawls``."""
