@@ -41,7 +41,8 @@ def of_stages() -> Iterator[str]:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Stage":
                 label, tables = node.args
-                yield f"stage {ast.unparse(label)} {ast.unparse(tables)}"
+                if isinstance(label, ast.Constant):
+                    yield f"stage {ast.unparse(label)} {ast.unparse(tables)}"
 
 
 def of_the_lake() -> Iterator[str]:
