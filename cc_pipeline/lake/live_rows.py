@@ -181,8 +181,7 @@ class _Counted:
         files = {file.path: file for file in pinned.stored_files() if file.path not in set(damaged)}
         counts = _count(lake, pinned.spec.name, files, cache)
         paths = counts["file"].combine_chunks()
-        # the cache names files too that were merged since
-        crawls = [files[path].crawl if path in files else None for path in paths.dictionary.to_pylist()]
+        crawls = [files[path].crawl for path in paths.dictionary.to_pylist()]
         return cls(pinned, counts, pa.DictionaryArray.from_arrays(paths.indices, pa.array(crawls, pa.string())))
 
     def counts_of(self, crawls: Sequence[str]) -> pa.Table:
