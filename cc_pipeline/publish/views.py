@@ -333,7 +333,8 @@ _JSON_TYPES = {pa.string(): "VARCHAR", pa.bool_(): "BOOLEAN", pa.int64(): "BIGIN
 
 def _build_notes_view(stage: Stage, name: str, columns: Sequence[Column]) -> ViewSpec:
     """The notes of a stage in rows of ``slices``, with a column for each value."""
-    values, parsed = [], {"note": {}, "details": {}}
+    values: list[str] = []
+    parsed: dict[str, dict[str, Any]] = {"note": {}, "details": {}}
     for column in columns:
         if column.name in _ROW_COLUMNS:
             values.append(f"{_ROW_COLUMNS[column.name]} AS {column.name}")
