@@ -26,9 +26,8 @@ _WITHOUT_TEXT: Final = 0.5
 def texts_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     """Checks that each HTML page has a text, and that at least half of a partition's pages have a main text."""
     name, pages, missing_texts, empty = "texts_are_there", Counter[str](), Counter[str](), Counter[str]()
-    parsed = [
-        slice_ for slice_ in list_slices(workspace.lake, PARSE) if scope.slices is None or slice_ in {*scope.slices}
-    ]
+    requested = None if scope.slices is None else set(scope.slices)
+    parsed = [slice_ for slice_ in list_slices(workspace.lake, PARSE) if requested is None or slice_ in requested]
     for crawl, targets in _group_targets(workspace, parsed):
         where: dict[str, str | list[str]] = {"crawl": crawl, "target": targets}
         html = _count_html_rows(workspace, PARSE.main_table, where, "parsed_as")

@@ -21,6 +21,7 @@ from cc_pipeline.defs.partitions import config_of
 from cc_pipeline.defs.run_notes import note_tried
 from cc_pipeline.extraction import run as extract
 from cc_pipeline.lake.slice import PARSE, Slice, StageReport
+from cc_pipeline.lake.slices import invalidate_slices
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.defs.graph import EXTRACT, began, began_listed, listed, settings_of
@@ -68,7 +69,7 @@ def asked(
 
 def test_nothing_is_started_when_nothing_changed_and_what_changed_is_run_alone(settings: Settings) -> None:
     def forgets(workspace: Workspace, _: Launcher) -> None:
-        PARSE.invalidate(workspace.lake, [Slice(NEW, "example.org")])
+        invalidate_slices(workspace.lake, PARSE, [Slice(NEW, "example.org")])
 
     assert asked(settings) == []
     assert asked(settings, forgets) == [f"{NEW}|example.org"]
@@ -143,7 +144,7 @@ def test_what_is_there_and_not_recorded_is_recorded(settings: Settings) -> None:
 
 
 def test_what_failed_since_it_was_made_is_recorded_again(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(workspace: Workspace, crawl: str, slugs: object) -> StageReport:
+    def broken(workspace: Workspace, crawl: str, slugs: object, **how: object) -> StageReport:
         raise RuntimeError("a bug")
 
     def fails(workspace: Workspace, launcher: Launcher) -> None:
@@ -179,7 +180,7 @@ def test_a_publication_is_made_only_where_it_would_be_another(settings: Settings
             return launcher.publish_changes() is not None
 
     assert [published(settings), published(settings)] == [True, False]
-    assert published(settings, lambda workspace: PARSE.invalidate(workspace.lake, [Slice(NEW, "example.org")]))
+    assert published(settings, lambda workspace: invalidate_slices(workspace.lake, PARSE, [Slice(NEW, "example.org")]))
     copied = replace(settings, publish="copy")
     assert [published(copied), published(copied)] == [True, False]
     settings.published_path.unlink()
