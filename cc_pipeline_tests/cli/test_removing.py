@@ -233,7 +233,7 @@ def test_the_job_says_what_would_go_and_does_that_when_told(
 
 
 @pytest.mark.process
-def test_a_purge_that_was_killed_goes_on_by_the_digest_that_it_was_begun_with(
+def test_a_killed_purge_has_hidden_all_and_goes_on_without_a_digest(
     home: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remove = ("targets", "remove", "example.com", "--purge")
@@ -243,10 +243,12 @@ def test_a_purge_that_was_killed_goes_on_by_the_digest_that_it_was_begun_with(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(maintenance_purge.targets, "delete_definitions", killed)
+        patch.setattr(maintenance_purge, "finish_purges", killed)
         assert cli(*remove, "--plan", plan, "--home", home).status != 0
-    assert plan_of(cli(*remove, "--dry-run", "--home", home)) != plan
-    assert cli(*remove, "--plan", plan, "--home", home).status == 0
+    assert "rows of purged targets are hidden, and not deleted yet" in cli("doctor", "--home", home).shown
+    done = cli(*remove, "--yes", "--now", "--home", home)
+    assert (done.status, "no leftovers in any table" in done.out) == (0, True), done.err
+    assert "purged targets" not in cli("doctor", "--home", home).shown
 
 
 def test_keys_that_mean_nothing_are_cleaned_away(home: Path, cli: Cli, instance: dg.DagsterInstance) -> None:
