@@ -33,7 +33,9 @@ pytestmark = pytest.mark.xdist_group("cli homes")
 @pytest.fixture(scope="module")
 def used(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The used home, with another target and a mistyped one."""
-    home = shutil.copytree(world.untouched, tmp_path_factory.mktemp("removing") / "home")
+    # the place of a copied home is another one, whose publication would be of another home
+    others = shutil.ignore_patterns("published")
+    home = shutil.copytree(world.untouched, tmp_path_factory.mktemp("removing") / "home", ignore=others)
     settings = load_settings({}, source=str(world.bucket), home=str(home))
     with open_workspace(settings) as workspace, Launcher(workspace) as launcher:
         list(launcher.extract([NEW], [parse_target(text) for text in ("example.org", "exmaple.com")]))
@@ -43,7 +45,7 @@ def used(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def home(used: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(used, tmp_path / "home")
+    return shutil.copytree(used, tmp_path / "home", ignore=shutil.ignore_patterns("published"))
 
 
 @pytest.fixture
