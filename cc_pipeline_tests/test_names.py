@@ -36,12 +36,13 @@ SOURCES = sorted(_PACKAGE.rglob("*.py"))
 
 
 def of_stages() -> Iterator[str]:
-    """A stage's label and the pattern of its digests' names: both are stored in every home."""
+    """A stage's label, which is stored in every home, and its tables."""
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Stage":
-                label, _, named = node.args
-                yield f"stage {ast.unparse(label)} {ast.unparse(named)}"
+                label, tables = node.args
+                if isinstance(label, ast.Constant):
+                    yield f"stage {ast.unparse(label)} {ast.unparse(tables)}"
 
 
 def of_the_lake() -> Iterator[str]:

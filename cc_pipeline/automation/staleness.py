@@ -43,8 +43,7 @@ _FAULTS: Final[dict[str, type[CcPipelineError]]] = {
 }
 _END_OF_TIME: Final = datetime.max.replace(tzinfo=UTC)
 #: The reasons for which automation makes something again. Changed settings or a newer parser have a cost that a person
-#: agrees to, and lost bytes are an error that a person should see. Pages that seem to be of other records may be those
-#: of a newer parser, from another home of the lake.
+#: agrees to, and lost bytes are an error that a person should see.
 _AUTOMATIC_REASONS: Final = frozenset(
     {
         ReasonKind.NEW,
@@ -54,6 +53,7 @@ _AUTOMATIC_REASONS: Final = frozenset(
         ReasonKind.INDEX,
         ReasonKind.GAP_FILLED,
         ReasonKind.CAPTURES,
+        ReasonKind.RECORDS,
         ReasonKind.INCOMPLETE_ROWS,
     }
 )

@@ -1,5 +1,4 @@
-"""Digests decide whether work has to be done again, not times: input digests, small enough to be stored inside the
-commit of the rows, and content digests of the rows themselves."""
+"""Digests decide whether work has to be done again, not times: input digests, and content digests of rows."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ import pyarrow.compute as pc
 
 from cc_pipeline.grouping import group_within
 
-_DIGEST_HEX = 15  # 60 bits: fits the int64 of a Delta application transaction
+_DIGEST_HEX = 15  # 60 bits
 
 _Hashes: TypeAlias = npt.NDArray[np.uint64]
 _Positions: TypeAlias = npt.NDArray[np.int64]
@@ -43,7 +42,7 @@ def compute_input_digest(parts: Mapping[str, object]) -> str:
 
 
 def digest_to_int(digest: str) -> int:
-    """The digest as the int64 that Delta stores."""
+    """The number of a digest, of 60 bits."""
     return int(digest, 16)
 
 
@@ -61,11 +60,8 @@ def hash_rows(batch: pa.RecordBatch, excluded: Collection[str]) -> _Hashes:
 def compute_content_digests(
     batches: Iterable[pa.RecordBatch], column: str, excluded: Collection[str]
 ) -> dict[str, str]:
-    """The content digest of the rows of each value of the text column ``column``, in hexadecimal like the digests of a
-    commit.
-
-    Columns in ``excluded`` do not count, nor does ``column`` itself.
-    """
+    """The content digest of the rows of each value of the text column ``column``, in hexadecimal. Columns in
+    ``excluded`` do not count, nor does ``column`` itself."""
     sums: dict[str, int] = {}
     groups = group_within(batches, (_ROWS_AT_ONCE, _BYTES_AT_ONCE), lambda batch: (batch.num_rows, batch.nbytes))
     for batch in map(_join_batches, groups):

@@ -351,23 +351,20 @@ class Lake:
         return S3FileSystem(region=options.get("AWS_REGION"), endpoint_override=options.get("AWS_ENDPOINT_URL"))
 
     def other_tables(self) -> list[str]:
-        """The names of stored tables that none of ``specs`` declares."""
-        folder = f"{self.root}/tables".removeprefix("s3://")
+        """The names of stored tables that none of ``specs`` declares; folders without files are none."""
+        files, folder = self.file_system(), f"{self.root}/tables".removeprefix("s3://")
         try:
-            file_infos = self.file_system().get_file_info(FileSelector(folder, allow_not_found=True))
+            infos = files.get_file_info(FileSelector(folder, allow_not_found=True))
+            names = {info.base_name for info in infos if info.type is FileType.Directory} - self.specs.keys()
+            stored = {
+                name
+                for name in names
+                for info in files.get_file_info(FileSelector(f"{folder}/{name}", recursive=True))
+                if info.type is FileType.File
+            }
         except OSError as error:
             raise lake_fault(f"could not list {folder}", error) from error
-        names = {file_info.base_name for file_info in file_infos if file_info.type is FileType.Directory}
-        return sorted(name for name in names - self.specs.keys() if not name.startswith((".", "_")))
-
-    def has_files(self, table: str) -> bool:
-        """Whether the folder of a table has any file, of whatever kind."""
-        folder = self.address(table).removeprefix("s3://")
-        try:
-            file_infos = self.file_system().get_file_info(FileSelector(folder, allow_not_found=True, recursive=True))
-        except OSError as error:
-            raise lake_fault(f"could not list {folder}", error) from error
-        return any(file_info.type is FileType.File for file_info in file_infos)
+        return sorted(name for name in stored if not name.startswith((".", "_")))
 
     def handle(self, spec: TableSpec) -> DeltaTable | None:
         """The current table; ``None`` if it does not exist. Its log is read if it may have new entries. Raises

@@ -234,6 +234,8 @@ def _count(lake: Lake, table: str, files: Mapping[str, StoredFile], cache: Path 
         with suppress(OSError, pa.ArrowException):
             known = pq.read_table(path, read_dictionary=["file"]).cast(_COUNTS)
     known = known.filter(pc.is_in(known["file"].cast(pa.string()), value_set=pa.array([*files], pa.string())))
+    # a filtered dictionary still has the files that are gone
+    known = known.set_column(0, _COUNTS.field(0), known["file"].cast(pa.string()).dictionary_encode())
     counted = {*pc.unique(known["file"].cast(pa.string())).to_pylist()}
     rows = [
         {"file": name, "generation": generation, "rows": count}

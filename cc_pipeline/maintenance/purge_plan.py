@@ -167,9 +167,7 @@ def find_unknown_tables(lake: Lake) -> dict[str, tuple[str, str]]:
             reasons[name] = f"the table cannot be read ({fault.problem})", fault.advice
             continue
         if handle is None:
-            # created by a process that was killed before it wrote rows
-            if lake.has_files(name):
-                reasons[name] = "the table has files, but no log that names the files", _UNKNOWN_TABLE
+            reasons[name] = "the table has files, but no log that names the files", _UNKNOWN_TABLE
         elif "target" in {field.name for field in handle.schema().fields}:
             reasons[name] = "this version of cc_pipeline does not know the table", _UNKNOWN_TABLE
     return reasons

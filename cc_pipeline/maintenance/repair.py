@@ -69,7 +69,7 @@ def invalidate_incomplete(workspace: Workspace) -> list[Incomplete]:
     """Marks the slices that have other rows than were committed, with their later stages, so that the next run makes
     them again, and returns them. Stored records are adopted again. Raises ``EnvironmentFault``."""
     lake = workspace.lake
-    pinned = [lake.pin(spec.name) for spec in lake.specs.values() if spec.has_slices]
+    pinned = [lake.pin(table) for table in lake.specs]
     incomplete = list(find_live_rows(lake, pinned, workspace.settings.cache_path / "generations").incomplete)
     labels = [stage.label for stage in _RUN_STAGES]
     for label in sorted({one.stage for one in incomplete}):

@@ -228,6 +228,7 @@ def test_automation_makes_again_what_needs_no_agreement(why: ReasonKind) -> None
         ReasonKind.INDEX,
         ReasonKind.GAP_FILLED,
         ReasonKind.CAPTURES,
+        ReasonKind.RECORDS,
         ReasonKind.INCOMPLETE_ROWS,
     }
     by_itself.add(ReasonKind.BLOCKED)

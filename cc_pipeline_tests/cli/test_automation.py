@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -10,10 +9,8 @@ from typer.testing import CliRunner
 
 from cc_pipeline.automation import reparse
 from cc_pipeline.cli.app import app
-from cc_pipeline.extraction.fetch_counts import FetchSummary
-from cc_pipeline.extraction.plan import parse_input_digest
-from cc_pipeline.extraction.slice_state import SliceState, StageState
-from cc_pipeline.lake.slice import Slice, Stage
+from cc_pipeline.extraction.plan import Price
+from cc_pipeline.lake.slice import Slice
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.claim import claim_home
 
@@ -45,31 +42,8 @@ def test_parsing_again_has_a_price_and_takes_a_yes(tmp_path: Path, monkeypatch: 
     claim_home(load_settings(home=str(tmp_path)))
     assert "all pages are up to date" in said(tmp_path, "reparse")
     slices = [Slice("CC-MAIN-2024-22", slug) for slug in ("example.com", "example.org")]
-    standing = SliceState(
-        fetched=StageState("abc", {"records": "abc"}),
-        parsed=StageState(parse_input_digest("abc", "1", "fast", False)),
-        fetch=FetchSummary(
-            planned=600_000,
-            fetched=600_000,
-            **dict.fromkeys(
-                (
-                    "quarantined",
-                    "missing",
-                    "pending",
-                    "retries_exhausted",
-                    "unsuccessful_runs",
-                    "runs_without_response",
-                ),
-                0,
-            ),
-            reason=None,
-            example=None,
-            last_attempt_at=datetime.now(UTC),
-            stored_bytes=2_500_000_000,
-        ),
-    )
-    monkeypatch.setattr(Stage, "list_slices", lambda *_: slices)
-    monkeypatch.setattr(reparse, "read_slice_states", lambda *_, **__: dict.fromkeys(slices, standing))
+    price = Price(pages=600_000, stored=2_500_000_000)
+    monkeypatch.setattr(reparse, "find_all_outdated", lambda _: dict.fromkeys(slices, price))
     shown = said(tmp_path, "reparse")
     assert "1,200,000 pages of 2 partitions" in shown
     assert "reads 5,000.0 MB of stored records and fetches nothing" in shown

@@ -7,12 +7,12 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import click
-import pyarrow as pa
 import pytest
 from typer.main import get_command
 
@@ -20,7 +20,8 @@ import cc_pipeline
 from cc_pipeline.cli import run_report
 from cc_pipeline.cli.app import app
 from cc_pipeline.extension import extensions
-from cc_pipeline.lake.slice import Slice
+from cc_pipeline.lake.slice import FETCH, Slice
+from cc_pipeline.lake.slices import commit_slices, read_base
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
@@ -152,12 +153,11 @@ def test_a_new_home_on_a_lake_of_others_knows_their_losses(
 ) -> None:
     lake = shutil.copytree(world.untouched, tmp_path / "other") / "lake"
     with open_workspace(load_settings({}, home=str(tmp_path / "other"))) as workspace:
-        rows = workspace.lake.read("fetches", {"crawl": NEW, "target": "example.com"})
-        values = {"losses": "0a1b", "losses_unconfirmed": True}
-        for name, value in values.items():
-            place = rows.column_names.index(name)
-            rows = rows.set_column(place, rows.schema.field(name), pa.array([value], rows.schema.field(name).type))
-        workspace.lake.commit("fetches", rows, [{"crawl": NEW, "target": "example.com"}], {"by hand": "1"})
+        slice_ = Slice(NEW, "example.com")
+        base = read_base(workspace.lake, FETCH, [slice_])
+        [row] = base.replaced.values()
+        note = {**row.note, "losses": "0a1b", "losses_unconfirmed": True}
+        commit_slices(workspace.lake, [replace(row, note=note)], base)
     monkeypatch.setenv("CC_PIPELINE_LAKE", str(lake))
     home = tmp_path / "new"
     said = cli("run", "-c", NEW, "example.com", "--accept-losses", "1234", "--home", home, "--source", world.bucket)

@@ -125,7 +125,7 @@ def test_one_bad_partition_of_several_crawls_fails_alone(
 def test_a_source_that_refuses_all_is_no_failure_of_those_that_met_it_first(
     bucket: Bucket, home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuses(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
+    def refuses(workspace: Workspace, crawl: str, slugs: Sequence[str], **how: object) -> StageReport:
         raise range_fault(FaultKind.THROTTLED, f"cc-index/{slugs[0]}.parquet", 0, 10, "status 503", 6)
 
     monkeypatch.setattr(extract, "locate_captures", refuses)
@@ -188,7 +188,7 @@ def test_a_range_records_the_good_and_shows_the_bad_as_failed(
     def broken(workspace: Workspace, crawl: str, slugs: Sequence[str], **how: object) -> StageReport:
         if "example.org" in slugs:
             raise RuntimeError("a bug")
-        return fetch_captures(workspace, crawl, slugs)
+        return fetch_captures(workspace, crawl, slugs, **how)
 
     monkeypatch.setattr(extract, "fetch_captures", broken)
     every = list(instance.get_dynamic_partitions("target"))
@@ -301,7 +301,7 @@ def test_a_command_makes_all_it_can_and_then_says_what_failed(
     def broken(workspace: Workspace, crawl: str, slugs: Sequence[str], **how: object) -> StageReport:
         if domains[0] in slugs:
             raise RuntimeError("a bug")
-        return fetch_captures(workspace, crawl, slugs)
+        return fetch_captures(workspace, crawl, slugs, **how)
 
     monkeypatch.setattr(extract, "fetch_captures", broken)
     settings = settings_of(bucket[0], home)
@@ -356,7 +356,7 @@ def test_only_what_was_tried_counts_as_failed_when_a_run_ends_early(
             raise RuntimeError("its own")
         if domains[2] in slugs and ends is not None:
             raise ends
-        return fetch_captures(workspace, crawl, slugs)
+        return fetch_captures(workspace, crawl, slugs, **how)
 
     monkeypatch.setattr(extract, "fetch_captures", broken)
     monkeypatch.setattr(extract, "extract", partial(extract.extract, engine=LocalEngine(partitions=2)))

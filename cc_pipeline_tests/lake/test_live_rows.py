@@ -12,7 +12,7 @@ from cc_pipeline.lake import live_rows
 from cc_pipeline.lake.compaction import Bounds, compact
 from cc_pipeline.lake.files import write_rows
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.live_rows import Incomplete, LiveRows, find_live_rows, judge_rows, read_states
+from cc_pipeline.lake.live_rows import Incomplete, LiveRows, find_live_rows
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.slices import empty_slices, read_slice_rows
 from cc_pipeline.lake.streaming import stream_live_rows
@@ -39,7 +39,7 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def find(lake: Lake, cache: Path | None = None) -> LiveRows:
-    return find_live_rows(lake, [lake.pin(table) for table in ("things", "words", "others")], cache)
+    return find_live_rows(lake, [lake.pin(table) for table in ("slices", "things", "words", "others")], cache)
 
 
 def paths(lake: Lake, target: str, table: str = "things") -> list[Path]:
@@ -82,7 +82,7 @@ def test_a_slice_whose_file_is_damaged_is_named_with_its_numbers_and_left_out(la
     ]
     assert str(found.incomplete[0]) == "words of C a has 0 rows, and was committed with 3"
     assert found.damaged == {"words": [str(path.relative_to(lake.address("words")))]}
-    assert found.left_out == {*slices_in(CRAWL, ["a", "b"])}
+    assert found.hidden == {(CRAWL, "a", 0), (CRAWL, "b", 0)}
     assert {name: table.rows for name, table in found.tables.items()} == {"things": 5, "words": 5, "others": 0}
 
 
@@ -140,10 +140,10 @@ def test_counts_are_kept_by_file_and_right_after_files_change(
     assert find(lake, cache).incomplete == find(lake).incomplete
 
 
-def test_what_is_committed_between_the_states_and_the_pins_is_left_out(lake: Lake) -> None:
-    states = read_states(lake, {"crawl": CRAWL})
+def test_what_is_committed_between_the_pins_is_left_out(lake: Lake) -> None:
+    slices = lake.pin("slices")
     commit(lake, {"a": [9], "z": [1]})
-    found = judge_rows(lake, states, [lake.pin("things")])
+    found = find_live_rows(lake, [slices, lake.pin("things")], crawls=[CRAWL])
     assert (found.incomplete, found.tables["things"].rows) == ([], 7)
     assert Counter(content(lake)) - Counter(
         (row["crawl"], row["target"], row["value"])

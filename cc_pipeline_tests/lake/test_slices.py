@@ -88,18 +88,19 @@ def test_of_two_commits_from_one_state_the_second_is_refused_and_others_of_its_g
     assert content(lake, "words") == content(lake)
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_a_stage_is_refused_where_the_stage_before_has_other_rows(lake: Lake, number: int) -> None:
-    """Also where these have the same content: the rows that were read may have been dropped meanwhile."""
+def test_a_stage_is_refused_where_the_stage_before_has_other_rows_than_were_read(lake: Lake) -> None:
     [before] = commit(lake, {X: [1]})
     expected = {(Slice(CRAWL, X), MAKE.label): before}
-    base = replace(read_base(lake, NEXT, slices_in(CRAWL, [X])), expected=expected)
-    commit(lake, {X: [1]}, stage=NEXT, base=base)
-    commit(lake, {X: [number]})
+    commit(lake, {X: [1]}, stage=NEXT, base=replace(read_base(lake, NEXT, slices_in(CRAWL, [X])), expected=expected))
+    # rows that were superseded may have been dropped while they were read, whatever their content
+    [same] = commit(lake, {X: [1]})
+    assert (same.content, same.tables == before.tables) == (before.content, False)
     base = replace(read_base(lake, NEXT, slices_in(CRAWL, [X])), expected=expected)
     with pytest.raises(SlicesChanged):
         commit(lake, {X: [9]}, stage=NEXT, base=base)
-    assert content(lake, "others") == [("C", X, 1)]
+    invalidate_slices(lake, MAKE, slices_in(CRAWL, [X]))
+    commit(lake, {X: [2]}, stage=NEXT, base=replace(base, expected={(Slice(CRAWL, X), MAKE.label): same}))
+    assert content(lake, "others") == [("C", X, 2)]
 
 
 def test_what_the_caller_compares_is_compared_at_the_commit(lake: Lake) -> None:
@@ -146,7 +147,7 @@ def test_a_commit_that_a_purge_overtakes_at_the_last_moment_is_stored_and_invisi
     assert content(lake) == [("C", Y, 2)]
     define(lake, X)
     assert content(lake) == [("C", Y, 2)]
-    assert len(read_liveness(lake, "things", CRAWL).dead) == 1
+    assert len(read_liveness(lake, "things", CRAWL).purged) == 1
 
 
 def test_the_epoch_of_a_subset_hides_slices_of_this_subset_alone(lake: Lake) -> None:
@@ -238,7 +239,7 @@ def count_up(root: str, times: int, worker: int) -> int:
 
 @pytest.mark.parametrize("how", ["threads", "processes"])
 def test_workers_leave_chains_without_a_fork(lake: Lake, how: str) -> None:
-    times = 4
+    times = 3
     if how == "threads":
         with ThreadPoolExecutor(4) as pool:
             [*pool.map(lambda worker: count_up(lake.root, times, worker), range(4))]

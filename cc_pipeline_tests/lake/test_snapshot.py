@@ -50,7 +50,7 @@ def lake_at(folder: Path) -> Lake:
 
 
 def live(lake: Lake) -> list[LiveTable]:
-    return [*find_live_rows(lake, [lake.pin("things")]).tables.values()]
+    return [*find_live_rows(lake, [lake.pin("slices"), lake.pin("things")]).tables.values()]
 
 
 def published(lake: Lake, path: Path, copying: Copying | None = None) -> Publication:

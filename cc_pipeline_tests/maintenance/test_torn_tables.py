@@ -55,7 +55,7 @@ def counts(workspace: Workspace) -> dict[str, int]:
 def rows_of(workspace: Workspace) -> dict[str, int]:
     """Rows of each table: of one crawl, where it has crawls."""
     lake = open_lake(workspace.settings)
-    where = {spec.name: {"crawl": NEW} if "crawl" in spec.slice_columns else {} for spec in all_tables()}
+    where = {spec.name: {"crawl": NEW} if "crawl" in (*spec.slice_columns, *spec.key) else {} for spec in all_tables()}
     return {name: lake.read(name, own, lake.specs[name].schema.names[:1]).num_rows for name, own in where.items()}
 
 
