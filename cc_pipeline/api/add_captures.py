@@ -79,7 +79,7 @@ def add_captures(
     does not list; without either nothing is changed. Raises ``UserInputError`` and ``EnvironmentFault``.
     """
     from cc_pipeline.extraction.blocklist import read_blocklist
-    from cc_pipeline.lake.target_definitions import read_definitions
+    from cc_pipeline.lake.target_definitions import read_stored_versions
     from cc_pipeline.named_captures.adding import Adding, Counts
     from cc_pipeline.named_captures.capture_rows import CaptureRowParser
     from cc_pipeline.named_captures.reading import RejectedRows, read_chunks
@@ -102,7 +102,8 @@ def add_captures(
         if not counts.matched + counts.new:
             problems = "".join(f"; row {row}: {reason}" for row, reason in wrong.first[:3])
             raise UserInputError(f"nothing was added: no row of {file} has a usable location{problems}")
-        is_defined = bool(read_definitions(workspace.lake, [target.slug]))
+        # a call that was killed leaves a definition without a version, and this one goes on
+        is_defined = bool(read_stored_versions(workspace.lake, [target.slug]).get(target.slug))
         if is_defined and (counts.new or counts.unmatched or counts.changed) and not (extend or replace):
             raise UserInputError(
                 f"nothing was changed: {target.definition} exists with {format_count(counts.earlier, 'capture')}. "

@@ -139,7 +139,7 @@ def _to_commit(workspace: Workspace, crawl_list: CrawlList) -> list[Crawl]:
     table's rows are used, since they are newer."""
     crawls = {crawl.id: crawl for crawl in crawl_list.crawls}
     if crawl_list.origin in ("release", "none"):
-        crawls |= {crawl.id: crawl for crawl in _committed(workspace)}
+        crawls = {crawl.id: crawl for crawl in _committed(workspace)} or crawls
     probed_crawls = [crawl_of(crawl) for crawl in crawls_found_by_name(workspace.settings) if crawl not in crawls]
     return sorted((*crawls.values(), *probed_crawls), key=age, reverse=True)
 

@@ -256,7 +256,7 @@ def _describe_copies(workspace: Workspace, kept_count: int, holders: Sequence[st
             f"{format_count(kept_count, 'record')} that other targets use too ({names}): to delete them, purge those "
             "targets as well"
         )
-    if settings.has_separate_lake and (other_homes := find_other_publications(workspace.place, settings.home)):
+    if other_homes := find_other_publications(workspace.place, settings.home):
         last_published = max(other_homes.values())
         lines.append(
             f"cc.duckdb of {format_count(len(other_homes), 'other home')} on this lake: each shows the rows until its "

@@ -28,10 +28,11 @@ from cc_pipeline.home import LAKE_NOTE as NOTE
 from cc_pipeline.lake import published_file
 from cc_pipeline.lake.published_file import open_for_queries
 from cc_pipeline.lake.slice import PARSE, Slice
+from cc_pipeline.lake.slices import read_purged
 from cc_pipeline.lake.snapshot import read_pinned_versions
 from cc_pipeline.maintenance.maintain import run_maintenance
 from cc_pipeline.maintenance.purge import purge
-from cc_pipeline.maintenance.purge_plan import list_unfinished_purges, plan_purge
+from cc_pipeline.maintenance.purge_plan import plan_purge
 from cc_pipeline.maintenance.stored_files import find_lost_records, verify
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.testing.mini_crawl.news import NewsSpec, write_news
@@ -321,7 +322,7 @@ def test_a_purge_leaves_nothing_in_the_bucket_and_others_as_they_were(
     assert {row["stored_file"] for row in theirs} & {row["stored_file"] for row in rows if row["target"] == SITE}
 
     report = purge(workspace, plan_purge(workspace, SITE, SITE), now=True)
-    assert (report.waiting, report.deleted_after) == (0, None)
+    assert (report.fetches, report.deleted_after) == (0, None)
     left = everything()
     in_logs = {key for key in left if "/_delta_log/" in key}
     assert not {key for key in left.keys() - in_logs if any(one in said(key, left[key]) for one in own)}
@@ -330,4 +331,4 @@ def test_a_purge_leaves_nothing_in_the_bucket_and_others_as_they_were(
     assert find_lost_records(workspace) == []
     done = verify(workspace.lake, workspace.storage, None)
     assert (done.records, done.is_complete) == (0, True)
-    assert list_unfinished_purges(workspace.place) == []
+    assert read_purged(workspace.lake).num_rows == 0

@@ -154,7 +154,8 @@ def _purge(
     names = ", ".join(plan.slug for plan in plans)
     _confirm(
         f"Hide {names} in all tables at once, and delete the rows and bytes {deletion_time}? This cannot be undone.",
-        yes=agreed is not None,
+        # a killed purge has hidden everything already
+        yes=agreed is not None or (yes and all(plan.is_empty for plan in plans)),
     )
     for plan in plans:
         with progress_bars():
