@@ -26,10 +26,8 @@ from cc_pipeline.extension import extensions
 from cc_pipeline.extraction.blocklist import read_blocklist
 from cc_pipeline.extraction.reusable_records import find_sharing
 from cc_pipeline.lake.content_digests import compute_input_digest
-from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.live_rows import LiveRows, LiveTable, judge_rows, read_states
+from cc_pipeline.lake.live_rows import LiveTable, find_live_rows
 from cc_pipeline.lake.published_file import get_s3_location
-from cc_pipeline.lake.slices import current_rows
 from cc_pipeline.lake.snapshot import Copying, MacroSpec, Publication, ViewSpec, pin, publish, unpin
 from cc_pipeline.lake.streaming import stream_live_rows
 from cc_pipeline.locks import LockTimeout, locked
@@ -40,8 +38,6 @@ from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.source_files import read_source_files
 from cc_pipeline.workspace.workspace import Workspace
 
-#: How often ``slices`` is pinned while other processes commit to it.
-_PINS: Final = 5
 #: Seconds without a change after which a leftover is deleted if the end of its process cannot be known.
 _UNTOUCHED_SECONDS = 86_400
 #: In the home; held by whoever publishes.
@@ -64,8 +60,8 @@ def publish_warehouse(workspace: Workspace) -> Publication:
     copied = settings.publish == "copy"
     with locked(settings.home / _LOCK):
         delete_leftovers(settings)
-        tables, live = _pin_tables(workspace)
-        views = publication_views(_list_left_out(lake, live), _find_sharing(workspace), _find_blocked(workspace))
+        tables, left_out = _pin_tables(workspace)
+        views = publication_views(left_out, _find_sharing(workspace), _find_blocked(workspace))
         remote = get_s3_location(settings) if any(table.pinned.files for table in tables) else None
         rows = None if remote is None else lambda table: stream_live_rows(lake, table)
         pinned = [table.pinned for table in tables]
@@ -89,35 +85,21 @@ def publish_warehouse(workspace: Workspace) -> Publication:
         return published
 
 
-def _pin_tables(workspace: Workspace) -> tuple[list[LiveTable], LiveRows]:
-    """The published tables, and what counts in those with slices: as one version of ``slices`` and ``targets`` says."""
+def _pin_tables(workspace: Workspace) -> tuple[list[LiveTable], list[tuple[str, str, int]]]:
+    """The published tables with what counts in them; and the slices whose notes are not shown (crawl, target, epoch):
+    of purged targets, and with other rows than were committed."""
     lake = workspace.lake
-    names = _list_published_tables(workspace)
-    for _ in range(_PINS):
-        keyed = {name: lake.pin(name) for name in names if lake.specs[name].key}
-        states = read_states(lake)
-        if all(lake.version(name) == keyed[name].version for name in ("slices", "targets")):
-            break
-    pinned = [lake.pin(name) for name in names if name not in keyed]
-    live = judge_rows(lake, states, pinned, workspace.settings.cache_path / "generations")
-    counted = {
-        name: LiveTable(table, table.files, rows=lake.read(name, columns=table.spec.key[:1]).num_rows)
-        for name, table in keyed.items()
-    }
-    return [counted.get(name) or live.tables[name] for name in names], live
-
-
-def _list_left_out(lake: Lake, live: LiveRows) -> list[tuple[str, str, int]]:
-    """The slices whose rows of ``slices`` do not count, with their epoch: of purged targets, and incomplete ones."""
-    rows = lake.read("slices", columns=["crawl", "target", "epoch"])
-    current = {(*key, epoch) for *key, epoch in _list_keys(current_rows(lake))}
-    left_out = {(one.crawl, one.target) for one in live.left_out}
-    return sorted({key for key in _list_keys(rows) if key not in current or key[:2] in left_out})
-
-
-def _list_keys(rows: pa.Table) -> list[tuple[str, str, int]]:
-    keys = rows.group_by(["crawl", "target", "epoch"]).aggregate([])
-    return [*zip(*(keys[name].to_pylist() for name in ("crawl", "target", "epoch")), strict=True)]
+    # slices first: of commits meanwhile it knows nothing
+    names = sorted(_list_published_tables(workspace), key=lambda name: not lake.specs[name].key)
+    pinned = {name: lake.pin(name) for name in names}
+    live = find_live_rows(lake, [*pinned.values()], workspace.settings.cache_path / "generations")
+    tables = dict(live.tables)
+    for name, table in pinned.items():
+        if table.spec.key:
+            rows = live.states if name == "slices" else lake.read(name, columns=table.spec.key[:1]).num_rows
+            tables[name] = LiveTable(table, table.files, rows=rows)
+    pa.default_memory_pool().release_unused()
+    return [tables[name] for name in names], sorted(live.hidden)
 
 
 def _find_blocked(workspace: Workspace) -> Blocked:
@@ -187,8 +169,8 @@ class PublicationLag:
 
     ``commits`` has the id of the newest commit of each table with a key that the file shows otherwise, or not at all.
     ``fault`` is the error if the file itself cannot be read. With neither, other settings or another version of this
-    program made it. ``state`` is a text for all of that, the same for the same state of the tables. ``since`` is the
-    age of the published file; ``None`` if there is none that can be read.
+    program made it. ``state`` is a text for all of that, the same for the same state of the tables. ``since`` is the age
+    of the published file; ``None`` if there is none that can be read.
     """
 
     state: str
