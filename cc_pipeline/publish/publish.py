@@ -169,8 +169,8 @@ class PublicationLag:
 
     ``commits`` has the id of the newest commit of each table with a key that the file shows otherwise, or not at all.
     ``fault`` is the error if the file itself cannot be read. With neither, other settings or another version of this
-    program made it. ``state`` is a text for all of that, the same for the same state of the tables. ``since`` is the age
-    of the published file; ``None`` if there is none that can be read.
+    program made it. ``state`` is a text for all of that, the same for the same state of the tables. ``since`` is the
+    age of the published file; ``None`` if there is none that can be read.
     """
 
     state: str

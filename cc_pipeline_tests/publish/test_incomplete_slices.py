@@ -20,7 +20,6 @@ from cc_pipeline.lake.lake import Lake, PinnedTable
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice
 from cc_pipeline.lake.slices import invalidate_slices, list_slices
 from cc_pipeline.lake.target_definitions import delete_definitions
-from cc_pipeline.publish import publish as publishing
 from cc_pipeline.publish.publish import find_publication_lag
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.checks.changed_slices import double_rows, lose_rows
@@ -187,111 +186,6 @@ def test_tables_are_shown_as_one_version_of_slices_says(
         return plain(lake, table, version)
 
     monkeypatch.setattr(Lake, "pin", after_a_commit)
-    publish(workspace)
-    assert shown(workspace) == before
-    assert publication_verdict(workspace).passed
-    assert published_verdict(workspace, Scope()).passed
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("damage", [None, b"", b"PAR1"])
-def test_a_file_that_is_not_whole_costs_its_slices_and_no_publication(
-    bucket: Bucket, tmp_path: Path, damage: bytes | None
-) -> None:
-    workspace = made(bucket, tmp_path / "home")
-    before = shown(workspace)
-    lake = workspace.lake
-    [file] = [one for one in lake.pin("records").stored_files() if one.first == one.last == LOSES]
-    path = Path(lake.address("records"), file.path)
-    whole = path.read_bytes()
-    path.unlink() if damage is None else path.write_bytes(damage)
-    publish(workspace)
-    assert shown(workspace) == {name: {KEEPS: rows[KEEPS]} for name, rows in before.items()}
-    assert publication_verdict(workspace).severity == "error"
-    path.write_bytes(whole)
-    publish(workspace)
-    assert shown(workspace) == before
-    assert publication_verdict(workspace).passed
-
-
-def test_only_new_files_are_counted(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made(bucket, tmp_path / "home")
-    counted: list[str] = []
-    plain = live_rows.count_generations
-
-    def noted(lake: Lake, table: str, file: Any) -> Any:
-        counted.append(table)
-        return plain(lake, table, file)
-
-    monkeypatch.setattr(live_rows, "count_generations", noted)
-    again = workspace_of(bucket[0], tmp_path / "home")
-    publish(again)
-    assert publication_verdict(again).passed
-    assert counted == []
-    extract(again, "example.org")
-    publish(again)
-    assert sorted(set(counted)) == sorted(counted) and "records" in counted
-
-
-def test_rows_of_a_purged_target_are_shown_no_more_with_their_notes(bucket: Bucket, tmp_path: Path) -> None:
-    workspace = made(bucket, tmp_path / "home")
-    before = shown(workspace)
-    delete_definitions(workspace.lake, [LOSES])
-    assert find_publication_lag(workspace) is not None
-    assert published_verdict(workspace, Scope()).passed, "the rows are those of the published versions"
-    publish(workspace)
-    assert shown(workspace) == {name: {KEEPS: rows[KEEPS]} for name, rows in before.items()}
-    assert publication_verdict(workspace).passed
-    # a new definition of the same target makes none of them count again
-    workspace.register_targets([parse_target(LOSES)])
-    publish(workspace)
-    assert shown(workspace) == {name: {KEEPS: rows[KEEPS]} for name, rows in before.items()}
-
-
-def test_pages_of_a_blocked_site_are_hidden_before_it_is_located_again(bucket: Bucket, tmp_path: Path) -> None:
-    workspace = harvested(bucket[0], tmp_path / "home")
-    extract(workspace, "suffix:com", KEEPS)
-    publish(workspace)
-    before = shown(workspace)
-    assert LOSES in before["captures"]
-    block(workspace, [parse_target(LOSES)])
-    publish(workspace)
-    for table in SHOWN[:3]:
-        assert shown(workspace)[table] == {name: rows for name, rows in before[table].items() if name != LOSES}
-    unblock(workspace, [parse_target(LOSES)])
-    block(workspace, [parse_target(KEEPS)])
-    publish(workspace)
-    assert shown(workspace)["captures"][KEEPS] == before["captures"][KEEPS], "a blocked target keeps its rows"
-
-
-def test_views_of_notes_have_a_row_for_each_target(bucket: Bucket, tmp_path: Path) -> None:
-    workspace = made(bucket, tmp_path / "home")
-    names = "planned, fetched, missing, pending, losses_unconfirmed, len(input_digest)"
-    [fetch] = query(workspace, f"SELECT {names} FROM fetches WHERE target = '{LOSES}'")
-    records = workspace.lake.read("records", MINE.where)
-    fetched = records["outcome"].to_pylist().count("fetched")
-    assert fetch == (records.num_rows, fetched, records.num_rows - fetched, 0, False, 15)
-    [lookup] = query(
-        workspace, f"SELECT captures, complete, subsets, unread, looked_up_at FROM lookups WHERE target = '{LOSES}'"
-    )
-    assert lookup[:4] == (records.num_rows, True, ["warc"], [])
-    assert lookup[4].tzinfo is not None
-
-
-def test_tables_are_shown_as_one_version_of_slices_says(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A slice that is committed between two reads of a publication is shown in all tables or in none."""
-    workspace = made(bucket, tmp_path / "home")
-    before = shown(workspace)
-    plain, extracted = publishing.judge_rows, []
-
-    def after_a_commit(*args: Any) -> Any:
-        if not extracted:
-            extracted.append(extract(workspace_of(bucket[0], tmp_path / "home"), "example.org"))
-        return plain(*args)
-
-    monkeypatch.setattr(publishing, "judge_rows", after_a_commit)
     publish(workspace)
     assert shown(workspace) == before
     assert Slice(NEW, "example.org") in list_slices(workspace.lake, PARSE)
