@@ -76,7 +76,6 @@ LOOKUPS_COLUMNS: Final = (
     Column("unread", pa.list_(pa.string()), "Paths of at most 20 gaps", nullable=False),
     Column("captures", pa.int64(), "Captures found", nullable=False),
     Column("looked_up_at", TIMESTAMP, "Time of the lookup", nullable=False),
-    Column("input_digest", pa.string(), "Digest of the captures that the lookup found", nullable=False),
     Column(
         "members",
         pa.list_(pa.struct([pa.field("member", pa.string()), pa.field("captures", pa.int64())])),
@@ -135,12 +134,7 @@ FETCHES_COLUMNS: Final = (
         nullable=False,
     ),
     Column("last_attempt_at", TIMESTAMP, "Time of the last fetch", nullable=False),
-    Column(
-        "input_digest",
-        pa.string(),
-        "Digest of the captures that were fetched; the row is valid while records has the same digest",
-        nullable=False,
-    ),
+    Column("input_digest", pa.string(), "Digest of the captures and options of the fetch", nullable=False),
     Column("stored_bytes", pa.int64(), "Bytes of the stored records", nullable=False),
     Column(
         "stored_files",
