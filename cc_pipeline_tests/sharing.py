@@ -39,7 +39,7 @@ LONGEST = (
     "fault matrix",
     "extensions/spark/test_engine.py",
     "maintenance/test_torn_tables.py",
-    "extraction/test_run_inputs.py",
+    "extraction/test_group_state.py",
     "maintenance/test_s3_lake.py",
     "questions",
     "records/test_faults.py",

@@ -21,7 +21,6 @@ from cc_pipeline.api.user_input import (
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.export.format import RecordFormat, RowFormat, Written
 from cc_pipeline.export.formats import FORMATS
-from cc_pipeline.lake.slice import LOCATE
 from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 
@@ -248,7 +247,7 @@ def _no_records(state: StoredState, domains: Sequence[str]) -> EnvironmentFault:
             f"the captures of {names} in {', '.join(located_crawls)} are located and not fetched yet",
             f"Run it again: cc-pipeline run {domains[0]} --crawl {located_crawls[0]}",
         )
-    if crawls := sorted({row.slice_.crawl for row in state.slice_rows if row.stage == LOCATE.label}, reverse=True):
+    if crawls := sorted({row.slice_.crawl for row in state.slice_rows}, reverse=True):
         return EnvironmentFault(
             f"{', '.join(crawls)} has no captures of {names}, so there are no records to export",
             f"Run it for another crawl: cc-pipeline run {domains[0]} --crawl …",
