@@ -48,7 +48,7 @@ LONGEST = (
     "cli/test_stopped.py",
     "cli/test_incomplete.py",
     "odd_domains",
-    "publish/test_miscounts.py",
+    "publish/test_incomplete_slices.py",
     "checks/test_publication.py",
     "defs/test_partition_runs.py",
     "publish/test_publish.py",
@@ -59,7 +59,7 @@ LONGEST = (
     "defs/test_unchanged.py",
     "defs/test_sources_job.py",
     "records/test_sweep_orders.py",
-    "lake/test_adding.py",
+    "lake/test_slices.py",
     "documents/batch/test_batch.py",
     "index/footers/test_harvest.py",
 )

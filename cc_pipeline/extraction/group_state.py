@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.blocklist import Blocklist, read_list_number, read_numbered_list
+from cc_pipeline.extraction.blocklist import Blocklist, read_blocklist, read_list_number, read_numbered_list
 from cc_pipeline.extraction.plan import SliceRequest
 from cc_pipeline.extraction.slice_selection import TargetSlices, build_slice_requests, list_candidates
 from cc_pipeline.extraction.slice_state import SliceState, read_slice_states
@@ -68,13 +68,17 @@ class GroupState:
         )
 
     def _find_changed(self, workspace: Workspace, slices: Collection[Slice]) -> Collection[Slice]:
-        """The slices whose definition or blocks may differ from this state."""
-        if read_list_number(workspace) != self.list_number:
-            return slices
+        """The slices whose definition, or the blocks that touch it, differ from this state."""
         versions = read_stored_versions(workspace.lake, sorted({slice_.definition_slug for slice_ in slices}))
-        return [
-            slice_ for slice_ in slices if versions.get(slice_.definition_slug) != self.versions[slice_.definition_slug]
-        ]
+        if read_list_number(workspace) == self.list_number:
+            return [
+                slice_
+                for slice_ in slices
+                if versions.get(slice_.definition_slug) != self.versions[slice_.definition_slug]
+            ]
+        defined = [slice_ for slice_ in slices if slice_.definition_slug in versions]
+        requests = build_slice_requests(workspace, defined, versions, read_blocklist(workspace))
+        return [slice_ for slice_ in slices if requests.get(slice_) != self.requests[slice_]]
 
 
 def read_group_state(

@@ -295,6 +295,8 @@ def read_liveness(lake: Lake, table: str, crawl: str) -> Liveness:
     current, recent, purged = (
         numbers.filter(pa.array(mask, pa.bool_())).drop_null() for mask in (is_current, is_recent, is_purged)
     )
+    # a generation that counts may have rows that were superseded: of other notes
+    recent = recent.filter(pc.invert(pc.is_in(recent, value_set=current)))
     alive = pa.concat_arrays([current, recent])
     purged = purged.filter(pc.invert(pc.is_in(purged, value_set=alive)))
     named = pa.concat_arrays([alive, purged])
@@ -482,17 +484,19 @@ def _find_changed(
         for (slice_, label), read in base.expected.items()
         if (row := stored.get((slice_, label, base.epochs.get(slice_, 0)))) is None or row.tables != read.tables
     }
+    condemned = {
+        int(number)
+        for row in stored.values()
+        if row.stage == CONDEMNED and row.details
+        for number in row.details["generations"]
+    }
     for row in rows:
         replaced = base.replaced.get(row.slice_)
         current = stored.get(_key(row))
-        if (current.seq if current else 0) != (replaced.seq if replaced else 0):
+        old = {state.generation for state in replaced.tables.values()} if replaced else set()
+        is_replaced = (current.seq if current else 0) != (replaced.seq if replaced else 0)
+        if is_replaced or not condemned.isdisjoint({state.generation for state in row.tables.values()} - old):
             changed.add(row.slice_)
-        condemned = stored.get((Slice(row.slice_.crawl), CONDEMNED, 0))
-        if condemned and condemned.details:
-            numbers = {int(number) for number in condemned.details["generations"]}
-            old = {state.generation for state in replaced.tables.values()} if replaced else set()
-            if numbers & ({state.generation for state in row.tables.values()} - old):
-                changed.add(row.slice_)
     return changed | redefined, bool(redefined)
 
 

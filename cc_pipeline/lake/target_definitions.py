@@ -14,13 +14,22 @@ from functools import partial
 from typing import Any, Final
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, merge_ranges
-from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, divided, part_count, part_from, part_slugs, whole_slug
+from cc_pipeline.commoncrawl.slice_slugs import (
+    PLAIN,
+    SEPARATOR,
+    divided,
+    part_count,
+    part_from,
+    part_slugs,
+    subset_of,
+    whole_slug,
+)
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target, version_of
 from cc_pipeline.commoncrawl.target_text import SET_SLUG, parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.keyed import Row, update_rows
 from cc_pipeline.lake.lake import REMOVED, Lake
-from cc_pipeline.lake.predicates import Where
+from cc_pipeline.lake.predicates import Prefix, Where
 from cc_pipeline.lake.slices import EPOCH, SLICES, SUBSET_EPOCHS, read_target_rows
 
 _TABLE: Final = "targets"
@@ -40,7 +49,7 @@ def register(lake: Lake, targets: Sequence[Target]) -> None:
     targets_by_slug = {target.slug: target for target in targets}
     versions = plan_versions(lake, targets_by_slug.values())
     stored_rows = _read_rows(lake, [*targets_by_slug], ["slug", "parts"])
-    epochs = _find_stored_epochs(lake, targets_by_slug.keys() - read_target_rows(lake, [*targets_by_slug]).keys())
+    lost_epochs = _find_stored_epochs(lake, targets_by_slug.keys() - read_target_rows(lake, [*targets_by_slug]).keys())
     for target in targets_by_slug.values():
         if (parts := _count_parts(target, stored_rows.get(target.slug))) > 1:
             _register_parts(lake, divided(target, parts))
@@ -58,8 +67,7 @@ def register(lake: Lake, targets: Sequence[Target]) -> None:
             members = "\n".join(sorted(member.written for member in target.members))
             version = versions[target.slug] if parts == 1 else version_of(members)
             if old_row is None or old_row["version"] != version:
-                row = _build_row(target, old_row, parts, version)
-                rows.append(row | {EPOCH.name: epochs.get(target.slug, row[EPOCH.name])})
+                rows.append(_build_row(target, old_row, parts, version) | lost_epochs.get(target.slug, {}))
         return rows
 
     if targets_by_slug:
@@ -72,10 +80,17 @@ def find_lost_definitions(lake: Lake) -> list[str]:
     return sorted(slugs - read_target_rows(lake, slugs).keys())
 
 
-def _find_stored_epochs(lake: Lake, slugs: Collection[str]) -> dict[str, int]:
-    """The epoch of the slices of each of ``slugs`` that has any."""
-    where = {"target": sorted(slugs)}
-    return {target: epoch for target, epoch in _list_epochs(lake, where) if epoch} if slugs else {}
+def _find_stored_epochs(lake: Lake, slugs: Collection[str]) -> dict[str, Row]:
+    """The last epochs of the slices of each of ``slugs`` that has any, as columns of its row."""
+    epochs: dict[str, dict[str, int]] = {}
+    for prefix in sorted(slugs):
+        for target, epoch in _list_epochs(lake, {"target": Prefix(prefix)}):
+            if epoch and whole_slug(target) == prefix:
+                epochs.setdefault(prefix, {})[subset_of(target)] = epoch
+    return {
+        slug: {EPOCH.name: by_subset.get(PLAIN, [*by_subset.values()][-1]), SUBSET_EPOCHS.name: by_subset}
+        for slug, by_subset in epochs.items()
+    }
 
 
 def _list_epochs(lake: Lake, where: Where | None) -> list[tuple[str, int]]:

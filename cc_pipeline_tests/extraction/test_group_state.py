@@ -185,6 +185,16 @@ def test_a_stage_alone_does_not_go_on_with_another_definition(
     assert is_complete(one, "set-some")
 
 
+def test_a_block_of_another_site_disturbs_no_stage(homes: Homes) -> None:
+    one, two = homes
+    one.register_targets([parse_target(BOTH)])
+    locate_captures(one, NEW, ["set-some"])
+    with before_rows("records", lambda: block(two, [parse_target("absent.example")])):
+        fetch_captures(one, NEW, ["set-some"])
+    parse_records(one, NEW, ["set-some"])
+    assert is_complete(one, "set-some")
+
+
 @pytest.mark.parametrize("table", STAGES)
 def test_what_another_run_commits_of_the_same_slice_is_not_written_over(homes: Homes, table: str) -> None:
     one, two = homes

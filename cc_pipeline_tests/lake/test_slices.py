@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake import slices as slices_module
 from cc_pipeline.lake.compaction import condemn
@@ -33,7 +35,13 @@ from cc_pipeline.lake.slices import (
     read_slice_rows,
 )
 from cc_pipeline.lake.streaming import count_rows, stream_crawl, stream_slices
-from cc_pipeline.lake.target_definitions import change_subset_epoch, delete_definitions, read_targets
+from cc_pipeline.lake.target_definitions import (
+    change_subset_epoch,
+    delete_definitions,
+    find_part_slugs,
+    read_targets,
+    register,
+)
 from cc_pipeline_tests.lake.things import (
     CRAWL,
     MAKE,
@@ -160,6 +168,35 @@ def test_the_epoch_of_a_subset_hides_slices_of_this_subset_alone(lake: Lake) -> 
     assert read_targets(lake, [X])[X].slug == X
     delete_definitions(lake, [X])
     assert content(lake) == []
+
+
+@pytest.mark.parametrize("kind", ["divided set", "subset alone", "subset that was dropped and made again"])
+def test_a_lost_definition_gets_the_epochs_of_the_slices_that_are_stored(lake: Lake, kind: str) -> None:
+    target = parse_target(
+        f"set:big = {', '.join(f'm{number}.org' for number in range(100))}" if kind == "divided set" else "example.org"
+    )
+    register(lake, [target])
+    names = find_part_slugs(lake, [target.slug])[target.slug][:2]
+    names = names if kind == "divided set" else [f"{name}~robotstxt" for name in names]
+    commit(lake, {name: [1, 2] for name in names})
+    if kind.endswith("again"):
+        commit(lake, {target.slug: [1]})
+        change_subset_epoch(lake, target.slug, "robotstxt")
+        commit(lake, {name: [3] for name in names})
+    before = content(lake)
+    shutil.rmtree(f"{lake.root}/tables/targets")
+    again = lake_in(lake.root)
+    assert content(again) == []
+    register(again, [target])
+    assert content(again) == before
+
+
+def test_a_slice_whose_note_alone_changed_is_named_as_one_that_counts(lake: Lake) -> None:
+    """What only counts as superseded is of no reader that looks for stored files."""
+    commit(lake, {X: [1]})
+    invalidate_slices(lake, MAKE, slices_in(CRAWL, [X]))
+    liveness = read_liveness(lake, "things", CRAWL)
+    assert (len(liveness.current), len(liveness.recent)) == (1, 0)
 
 
 @pytest.mark.parametrize("answer", ["refused", "raised"])
