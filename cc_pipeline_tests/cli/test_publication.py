@@ -17,8 +17,7 @@ from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 
 pytestmark = pytest.mark.xdist_group("cli homes")
 OTHER = "example.org"
-#: How often a run of few captures reads logs of tables, and looks whether they have newer entries: in all, and from the
-#: publication on.
+#: How often a run of few captures reads logs of tables: in all, and from the publication on.
 MOST_OPENED, MOST_OPENED_AFTER_RUNS = 22, 2
 
 
