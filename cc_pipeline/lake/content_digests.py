@@ -1,4 +1,4 @@
-"""Digests decide whether work has to be done again, not times: input digests, and content digests of rows."""
+"""Digests decide whether work has to be done again, not times: of inputs, and of the content of rows."""
 
 from __future__ import annotations
 
@@ -196,11 +196,6 @@ def _hash_short_texts(
     spare_bits = (words[nonempty] * 8 - lengths[nonempty]) * 8
     text_words[ends[1:][nonempty] - 1] &= np.uint64(0xFFFFFFFFFFFFFFFF) >> spare_bits.astype(np.uint64)
     return _sum_ranges(mix_bits(text_words ^ _hash_positions()[places]), ends)
-
-
-def hash_texts(values: pa.Array) -> _Hashes:
-    """One hash a text, each of its bits as likely 0 as 1; the same in every process."""
-    return mix_bits(_hash_texts(values))
 
 
 def mix_bits(numbers: _Hashes) -> _Hashes:

@@ -49,8 +49,7 @@ NO_TABLE: Final = -1
 #: The advice for a commit that failed because of other commits.
 COMMIT_ADVICE: Final = "Another process may have changed the table at the same time: run it again."
 _ID_CHARACTERS: Final = 32
-#: The beginning of the line with the note on a commit, and what says that an entry changes rows.
-_NOTE: Final = b'{"commitInfo"'
+#: What says that an entry of a log changes rows.
 _CHANGES: Final = b'"dataChange":true'
 
 GENERATION: Final = pa.field("generation", pa.int64(), nullable=False)
