@@ -15,6 +15,7 @@ import cc_pipeline.extraction.run as stages
 from cc_pipeline.cli.app import main
 from cc_pipeline.definitions import defs
 from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.extraction.group_state import RunState
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -23,12 +24,12 @@ __all__ = ["defs"]
 _locate = stages.locate_captures
 
 
-def _locate_or_fail(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport:
+def _locate_or_fail(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunState | None = None) -> StageReport:
     bad = Path(os.environ["WAYS_BAD"]).read_text("utf-8").split()
     for slug in slugs:
         if f"{crawl}|{slug}" in bad:
             raise CcPipelineError(f"{slug} is bad in {crawl}, as the test wants it")
-    return _locate(workspace, crawl, slugs)
+    return _locate(workspace, crawl, slugs, run)
 
 
 stages.locate_captures = _locate_or_fail
