@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -96,10 +96,11 @@ def find_live_rows(
     """
     live = LiveRows()
     slices = next(table for table in pinned if table.spec.name == SLICES.name)
+    targets: dict[str, dict[str, Any]] = {}
     tables = [_Counted.of(lake, table, live, cache) for table in pinned if table.spec.has_slices]
     for group in _group_crawls([slices, *(table.pinned for table in tables)], crawls):
         newest = _read_newest(lake, slices, group)
-        counts = pc.fill_null(has_current_epoch(lake, newest), False)
+        counts = pc.fill_null(has_current_epoch(lake, newest, targets), False)
         live.hidden.update(_list_keys(newest.filter(pc.invert(counts))))
         rows = newest.filter(counts).combine_chunks()
         live.states += rows.num_rows

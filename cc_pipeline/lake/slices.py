@@ -240,13 +240,15 @@ def current_rows(
     return rows.filter(has_current_epoch(lake, rows))
 
 
-def has_current_epoch(lake: Lake, rows: pa.Table) -> pa.ChunkedArray:
-    """Whether the epoch of each row is that of its target; null if its target's definition was lost."""
+def has_current_epoch(lake: Lake, rows: pa.Table, by_slug: dict[str, dict[str, Any]] | None = None) -> pa.ChunkedArray:
+    """Whether the epoch of each row is that of its target; null if its target's definition was lost. ``by_slug`` are
+    the rows of targets that the caller knows, and gets."""
     if not rows.num_rows:
         return pa.chunked_array([pa.array([], pa.bool_())])
     encoded = rows["target"].combine_chunks().dictionary_encode()
     targets = encoded.dictionary.to_pylist()
-    by_slug = read_target_rows(lake, {whole_slug(target) for target in targets})
+    by_slug = {} if by_slug is None else by_slug
+    by_slug |= read_target_rows(lake, {whole_slug(target) for target in targets} - by_slug.keys())
     of_subsets, of_targets = (
         pa.array(
             [_epoch_of(by_slug.get(whole_slug(target)), target, of_target=of_target) for target in targets], pa.int64()
