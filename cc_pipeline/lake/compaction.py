@@ -16,7 +16,7 @@ import math
 import time
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -56,14 +56,15 @@ _CountRows: TypeAlias = Callable[[StoredFile], Counter[int]]
 class Bounds:
     """The limits of merging: crawls with more than ``max_small_files`` small files are merged, at most ``max_bytes`` in
     one go, and no merge begins after ``until`` (``time.monotonic()``). ``drops_dead``: files with many rows that no
-    longer count are rewritten too, for which the generations of all files are counted. ``purged_crawls`` are those
-    whose rows of purged targets are dropped: elsewhere these say which stored records a purge has to delete."""
+    longer count are rewritten too, for which the generations of all files are counted. With ``purged``, generations of
+    purged targets by crawl, only their rows are dropped, whatever else is due. Without, these rows stay: they say which
+    stored records a purge has to delete."""
 
     max_small_files: int = field(default_factory=lambda: MAX_SMALL_FILES)
     max_bytes: int | None = None
     until: float = math.inf
     drops_dead: bool = True
-    purged_crawls: Collection[str] = ()
+    purged: Mapping[str, Collection[int]] | None = None
 
 
 def is_due(lake: Lake, table: str, bounds: Bounds) -> bool:
@@ -84,15 +85,9 @@ def compact(lake: Lake, table: str, bounds: Bounds) -> int:
     Raises ``EnvironmentFault`` when the lake cannot be read or written.
     """
     spec = lake.specs[table]
-    replaced, counts = 0, dict[str, Counter[int]]()
-
-    def count_rows(file: StoredFile) -> Counter[int]:
-        # files never change
-        if file.path not in counts:
-            counts[file.path] = count_generations(lake, table, file)
-        return counts[file.path]
-
-    for crawl in sorted({file.crawl for file in lake.pin(table).stored_files()}):
+    replaced = 0
+    for crawl in sorted({file.crawl for file in lake.pin(table).stored_files(bounds.purged)}):
+        count_rows = _remember_counts(lake, table)
         while time.monotonic() < bounds.until:
             step = _find_step(lake, spec, crawl, bounds, count_rows)
             added = None if step is None else _replace(lake, spec, step)
@@ -103,6 +98,18 @@ def compact(lake: Lake, table: str, bounds: Bounds) -> int:
             if len(added) >= len(step.files) and _sum_rows(added) == _sum_rows(step.files):
                 break
     return replaced
+
+
+def _remember_counts(lake: Lake, table: str) -> _CountRows:
+    counts: dict[str, Counter[int]] = {}
+
+    def count_rows(file: StoredFile) -> Counter[int]:
+        # files never change
+        if file.path not in counts:
+            counts[file.path] = count_generations(lake, table, file)
+        return counts[file.path]
+
+    return count_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,17 +123,22 @@ class _Step:
 
 
 def _find_step(lake: Lake, spec: TableSpec, crawl: str, bounds: Bounds, count_rows: _CountRows) -> _Step | None:
-    files = [file for file in lake.pin(spec.name).stored_files() if file.crawl == crawl]
+    files = lake.pin(spec.name).stored_files([crawl])
+    if bounds.purged is not None:
+        purged = {*bounds.purged[crawl]}
+        files = [file for file in files if not purged.isdisjoint(count_rows(file))]
+        # some may count again, or were committed before they were condemned
+        droppable = purged - read_liveness(lake, spec.name, crawl).alive if files else purged
+        return _choose_step(files, [[file] for file in files], droppable, count_rows)
     merges = find_due_merges(files, bounds.max_small_files, bounds.max_bytes) if clustered_by(spec) else []
     if spec.key:
         if not merges and bounds.drops_dead and _has_many_superseded(lake, spec, files):
             merges = [files]
         return _Step(merges[0], pa.array([], pa.int64())) if merges else None
-    is_purged = crawl in bounds.purged_crawls
-    if not merges and not bounds.drops_dead and not is_purged:
+    if not merges and not bounds.drops_dead:
         return None
-    looked_at = files if bounds.drops_dead or is_purged else merges[0]
-    return _find_slice_step(lake, spec, crawl, looked_at, merges, count_rows, is_purged=is_purged)
+    known, droppable = _find_droppable(lake, spec, crawl, files if bounds.drops_dead else merges[0], count_rows)
+    return _choose_step(known, merges, droppable, count_rows)
 
 
 def _has_many_superseded(lake: Lake, spec: TableSpec, files: Sequence[StoredFile]) -> bool:
@@ -138,30 +150,19 @@ def _has_many_superseded(lake: Lake, spec: TableSpec, files: Sequence[StoredFile
     return bool(np.count_nonzero(~_find_kept(spec, _sort_by_key(spec, rows))) > _DEAD_SHARE * rows.num_rows)
 
 
-def _find_slice_step(
-    lake: Lake,
-    spec: TableSpec,
-    crawl: str,
+def _choose_step(
     files: Sequence[StoredFile],
     merges: Sequence[Sequence[StoredFile]],
+    droppable: Collection[int],
     count_rows: _CountRows,
-    *,
-    is_purged: bool,
 ) -> _Step | None:
-    """The next of ``files`` to be merged: those with dead rows alone, those that are due, those with many dead;
-    ``is_purged``: and those with any row of a purged target."""
-    known, droppable = _find_droppable(lake, spec, crawl, files, count_rows)
-    purged = {*read_liveness(lake, spec.name, crawl).purged.to_pylist()} if is_purged else set[int]()
-    droppable |= purged
-    with_purged = [file for file in files if not purged.isdisjoint(count_rows(file))]
-    known += [file for file in with_purged if file not in known]
+    """The next of ``files`` to be merged: those with droppable rows alone, those that are due, those with many."""
     kept = {
-        file.path: sum(rows for number, rows in count_rows(file).items() if number not in droppable) for file in known
+        file.path: sum(rows for number, rows in count_rows(file).items() if number not in droppable) for file in files
     }
-    candidates = [[file for file in known if not kept[file.path]]]
+    candidates = [[file for file in files if not kept[file.path]]]
     candidates += [[file for file in merge if file.path in kept] for merge in merges]
-    candidates += [[file] for file in with_purged]
-    candidates += [[file] for file in known if kept[file.path] <= (1 - _DEAD_SHARE) * file.rows]
+    candidates += [[file] for file in files if kept[file.path] <= (1 - _DEAD_SHARE) * file.rows]
     for chosen in candidates:
         if len(chosen) > 1 or any(kept[file.path] < file.rows for file in chosen):
             return _Step(chosen, pa.array(sorted(droppable), pa.int64()), sum(kept[file.path] for file in chosen))
@@ -174,28 +175,31 @@ def _find_droppable(
     """``files`` without those that may have rows of a run that is about to commit; and the generations that are dead,
     or orphans in files of a week ago, which are condemned."""
     liveness = read_liveness(lake, spec.name, crawl)
-    limit = (datetime.now(UTC) - _RETENTION).timestamp() * 1_000
-    unnamed = {file.path: count_rows(file).keys() - liveness.named for file in files}
+    named, limit = liveness.named, (datetime.now(UTC) - _RETENTION).timestamp() * 1_000
+    unnamed = {file.path: count_rows(file).keys() - named for file in files}
     known = [file for file in files if file.written_at <= limit or not unnamed[file.path]]
     orphans = {number for file in known for number in unnamed[file.path]}
     if orphans:
-        condemn(lake, crawl, orphans)
+        orphans = condemn(lake, crawl, orphans)
         # one of them may have been committed just before
         liveness = read_liveness(lake, spec.name, crawl)
     return known, (orphans - liveness.named) | {*liveness.dead.to_pylist()}
 
 
-def condemn(lake: Lake, crawl: str, generations: Iterable[int]) -> None:
-    """Makes commits of these generations fail from now on."""
+def condemn(lake: Lake, crawl: str, generations: Iterable[int]) -> set[int]:
+    """Makes commits of these generations fail from now on, and returns them: not all of very many."""
+    condemned = dict.fromkeys(sorted(generations)[:_MAX_CONDEMNED])
 
     def build(stored: list[dict[str, object]]) -> list[dict[str, object]]:
         before = [int(n) for row in stored for n in json.loads(str(row["details"]))["generations"]]
-        new = [n for n in dict.fromkeys(generations) if n not in set(before)]
-        numbers = [*before, *new][-_MAX_CONDEMNED:]
+        if condemned.keys() <= {*before}:
+            return []
+        numbers = [*(n for n in before if n not in condemned), *condemned][-_MAX_CONDEMNED:]
         row = {"crawl": crawl, "target": "", "stage": CONDEMNED, "epoch": 0, "committed_at": datetime.now(UTC)}
-        return [row | {"details": json.dumps({"generations": [str(n) for n in numbers]})}] if new else []
+        return [row | {"details": json.dumps({"generations": [str(n) for n in numbers]})}]
 
     update_rows(lake, SLICES.name, {"crawl": crawl, "target": "", "stage": CONDEMNED}, build)
+    return {*condemned}
 
 
 def _sum_rows(files: Iterable[StoredFile]) -> int:

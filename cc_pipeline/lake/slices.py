@@ -286,8 +286,12 @@ class Liveness:
     @property
     def named(self) -> set[int]:
         """All of them."""
-        arrays = (self.current, self.dead, self.recent, self.purged)
-        return {number for numbers in arrays for number in numbers.to_pylist()}
+        return {*self.dead.to_pylist(), *self.purged.to_pylist()} | self.alive
+
+    @property
+    def alive(self) -> set[int]:
+        """Those that count, and those that a reader may ask for."""
+        return {*self.current.to_pylist(), *self.recent.to_pylist()}
 
 
 def read_liveness(lake: Lake, table: str, crawl: str) -> Liveness:
@@ -309,8 +313,12 @@ def read_liveness(lake: Lake, table: str, crawl: str) -> Liveness:
 def read_purged(lake: Lake, where: Where | None = None) -> pa.Table:
     """The rows of ``slices`` of purged targets and subsets: all that were ever committed, with ``tables``, until
     :func:`remove_purged` takes them away."""
-    rows, _, _, is_purged = _judge_rows(lake, where or {})
-    return rows.filter(pa.array(is_purged, pa.bool_())) if rows.num_rows else rows
+    purged = []
+    # not all at once: the rows of all slices may be very many
+    for crawl in sorted({file.crawl for file in lake.pin(SLICES.name).stored_files()}) or [""]:
+        rows, _, _, is_purged = _judge_rows(lake, {**(where or {}), "crawl": crawl})
+        purged.append(rows.filter(pa.array(is_purged, pa.bool_())))
+    return pa.concat_tables(purged)
 
 
 def _judge_rows(lake: Lake, where: Where) -> tuple[pa.Table, Any, Any, Any]:
@@ -346,22 +354,18 @@ def _judge_rows(lake: Lake, where: Where) -> tuple[pa.Table, Any, Any, Any]:
     )
 
 
-def remove_purged(lake: Lake, crawl: str, targets: Collection[str]) -> None:
-    """Takes the rows of ``slices`` away that purged slices of ``targets`` have in ``crawl``, once their rows are in no
-    table any more. Raises ``EnvironmentFault``."""
-    by_slug, whole = read_target_rows(lake, {whole_slug(target) for target in targets}), _list_whole_stages(lake)
+def remove_purged(lake: Lake, crawl: str, purged: pa.Table) -> None:
+    """Takes rows of :func:`read_purged` of ``crawl`` away, once their own rows are in no table any more. Rows that were
+    committed since stay. Raises ``EnvironmentFault``."""
+    names = [*SLICES.key, SEQ.name]
+    known = {*zip(*(purged[name].to_pylist() for name in names), strict=True)}
+    now = {REMOVED.name: True, "committed_at": datetime.now(UTC)}
 
     def build(stored: list[Row]) -> list[Row]:
-        rows = [{name: row[name] for name in SLICES.key} for row in stored]
-        now = {REMOVED.name: True, "committed_at": datetime.now(UTC)}
-        return [
-            row | now
-            for row in rows
-            if (target := by_slug.get(whole_slug(row["target"]))) is not None
-            and row["epoch"] != _epoch_of(target, row["target"], of_target=row["stage"] in whole)
-        ]
+        rows = [row for row in stored if tuple(row[name] for name in names) in known]
+        return [{name: row[name] for name in SLICES.key} | now for row in rows]
 
-    update_rows(lake, SLICES.name, {"crawl": crawl, "target": sorted(targets)}, build)
+    update_rows(lake, SLICES.name, {"crawl": crawl, "target": sorted({row[1] for row in known})}, build)
 
 
 def _generations_of(rows: pa.Table, table: str) -> pa.Array:

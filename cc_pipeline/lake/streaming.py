@@ -81,11 +81,32 @@ def stream_rows(
     if handle is None:
         return
     schema = pa.schema([spec.stored_schema.field(name) for name in [*names, GENERATION.name]])
-    try:
+    with _translate_scan_errors(lake, table):
         for batch in scan(handle, schema, where):
             rows = batch.filter(pc.is_in(batch.column(GENERATION.name), value_set=numbers))
             if rows.num_rows:
                 yield rows.select(names)
+
+
+def count_stored_rows(lake: Lake, table: str, where: Where) -> Counter[tuple[str, str, int]]:
+    """The number of rows of each crawl, target and generation of a table with slices, whether they count or not. Raises
+    as :func:`stream_rows` does."""
+    counts: Counter[tuple[str, str, int]] = Counter()
+    spec = lake.specs[table]
+    names = [*SLICE, GENERATION.name]
+    schema = pa.schema([spec.stored_schema.field(name) for name in names])
+    with _translate_scan_errors(lake, table):
+        handle = lake.handle(spec)
+        for batch in () if handle is None else scan(handle, schema, where):
+            groups = pa.Table.from_batches([batch]).group_by(names).aggregate([([], "count_all")])
+            counts.update({tuple(row[name] for name in names): row["count_all"] for row in groups.to_pylist()})
+    return counts
+
+
+@contextmanager
+def _translate_scan_errors(lake: Lake, table: str) -> Iterator[None]:
+    try:
+        yield
     except (OSError, DeltaError, pa.ArrowException) as error:
         raise lake_fault(f"could not read {lake.address(table)}", error) from error
 

@@ -6,7 +6,6 @@ from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from pyarrow.fs import FileSelector
 
@@ -28,10 +27,10 @@ def vacuum(
 
     For superseded files the log has the time, however old they are. For files that no commit ever named (of a killed
     process, or of a commit under way) their own age counts. ``RETENTION_FLOOR_HOURS`` is the minimum. With ``None`` all
-    superseded files are deleted, even if they are being read, and files that no commit has named stay. ``table`` may
-    be one that this version no longer has. Raises ``EnvironmentFault``.
+    superseded files are deleted, even if they are being read, and files that no commit has named stay. Raises
+    ``EnvironmentFault``.
     """
-    spec = lake.specs.get(table) or TableSpec(table, pa.schema([]))
+    spec = lake.specs[table]
     handle = lake.handle(spec)
     if handle is None:
         return 0
@@ -61,7 +60,7 @@ def clean_log(lake: Lake, table: str, keep: Collection[int] = ()) -> int:
     versions cannot be read any more, so nothing is deleted if that would remove a version in ``keep``. Raises
     ``EnvironmentFault``.
     """
-    spec = lake.specs.get(table) or TableSpec(table, pa.schema([]))
+    spec = lake.specs[table]
     handle = lake.handle(spec)
     if handle is None:
         return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -12,12 +12,13 @@ import pyarrow.parquet as pq
 
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.compaction import condemn
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.predicates import Prefix, Where
 from cc_pipeline.lake.published_file import open_bounded
 from cc_pipeline.lake.quoting import quote_literal
 from cc_pipeline.lake.slices import read_liveness, read_purged
-from cc_pipeline.lake.streaming import count_generations
+from cc_pipeline.lake.streaming import count_generations, count_stored_rows
 from cc_pipeline.lake.target_definitions import find_defining_slugs
 from cc_pipeline.progress import format_count
 from cc_pipeline.workspace.workspace import Workspace
@@ -51,34 +52,75 @@ class Leftovers:
         return tuple(lines)
 
 
-def count_purged_rows(lake: Lake, where: Where | None = None) -> dict[str, int]:
-    """The rows of purged targets that are in files of tables, by table: of all slices, or of those ``where`` names.
-    They count nowhere, and maintenance drops them. Raises ``EnvironmentFault``."""
-    purged = read_purged(lake, where)
-    numbers: dict[tuple[str, str], set[int]] = {}
-    for crawl, tables in zip(purged["crawl"].to_pylist(), purged["tables"].to_pylist(), strict=True):
-        for table, state in tables or ():
-            numbers.setdefault((table, crawl), set()).add(state["generation"])
+def count_purged_rows(lake: Lake) -> dict[str, int]:
+    """The rows of purged targets that are in files of tables, by table. They count nowhere, and maintenance drops them.
+    Raises ``EnvironmentFault``."""
     counts: Counter[str] = Counter()
-    for (table, crawl), own in numbers.items():
-        if table in lake.specs and (files := lake.pin(table).stored_files([crawl])):
-            # a generation of a moved record may count under the epoch of now
-            own &= {*read_liveness(lake, table, crawl).purged.to_pylist()}
-            found = (count_generations(lake, table, file) for file in files)
-            counts[table] += sum(n for one in found for number, n in one.items() if number in own)
-    return {table: count for table, count in counts.items() if count}
+    for (_, table), rows in count_generation_rows(lake, list_generations(read_purged(lake))).items():
+        counts[table] += rows
+    return dict(counts)
+
+
+def count_generation_rows(lake: Lake, generations: Mapping[str, Collection[int]]) -> dict[tuple[str, str], int]:
+    """The rows of purged ``generations`` by crawl that are in files of tables, by crawl and table. Raises
+    ``EnvironmentFault``."""
+    found: dict[tuple[str, str], Counter[int]] = {}
+    for spec in lake.specs.values() if generations else ():
+        for file in lake.pin(spec.name).stored_files(generations) if spec.has_slices else ():
+            counts = count_generations(lake, spec.name, file)
+            own = Counter({number: counts[number] for number in counts.keys() & generations[file.crawl]})
+            found.setdefault((file.crawl, spec.name), Counter()).update(own)
+    counted = {}
+    for (crawl, table), counts in found.items():
+        # a generation of a moved record may count under the epoch of now
+        alive = read_liveness(lake, table, crawl).alive if counts else set()
+        counted[crawl, table] = sum(rows for number, rows in counts.items() if number not in alive)
+    return {place: rows for place, rows in counted.items() if rows}
+
+
+def list_generations(purged: pa.Table) -> dict[str, set[int]]:
+    """The generations by crawl that rows of ``slices`` name, whatever their tables."""
+    numbers: dict[str, set[int]] = {}
+    for crawl, tables in zip(purged["crawl"].to_pylist(), purged["tables"].to_pylist(), strict=True):
+        numbers.setdefault(crawl, set()).update(state["generation"] for _, state in tables or ())
+    return numbers
+
+
+def condemn_lost(lake: Lake, slugs: Collection[str], where: Where) -> dict[str, set[int]]:
+    """The generations by crawl that no row of ``slices`` names, of the targets ``slugs`` that are not defined any more:
+    of runs that were killed, or that the purge made fail. No run can commit them from now on. Raises
+    ``EnvironmentFault``."""
+    undefined = {*slugs} - {*map(whole_slug, find_defining_slugs(lake, slugs))}
+    lost: dict[str, set[int]] = {}
+    for crawl, table, counts in _count_own_rows(lake, undefined, where):
+        lost.setdefault(crawl, set()).update(counts.keys() - read_liveness(lake, table, crawl).named)
+    return {crawl: condemn(lake, crawl, numbers) for crawl, numbers in lost.items() if numbers}
+
+
+def _count_own_rows(lake: Lake, slugs: Collection[str], where: Where) -> Iterator[tuple[str, str, Counter[int]]]:
+    """Yields each crawl and table with rows of ``slugs``, and their number by generation."""
+    for table in [spec.name for spec in lake.specs.values() if spec.has_targets and slugs]:
+        by_crawl: dict[str, Counter[int]] = {}
+        for (crawl, target, number), rows in count_stored_rows(lake, table, where).items():
+            if whole_slug(target) in slugs:
+                by_crawl.setdefault(crawl, Counter())[number] += rows
+        for crawl, counts in by_crawl.items():
+            yield crawl, table, counts
 
 
 def find_leftovers(workspace: Workspace, slug: str, crawls: Iterable[str]) -> Leftovers:
-    """Searches for rows of the purged target ``slug``; superseded files are those of ``crawls``. Nothing is changed.
-    Raises ``EnvironmentFault`` if a table cannot be read."""
+    """Searches for rows of the purged target ``slug``, whatever names them; superseded files are those of ``crawls``.
+    Nothing is changed. Raises ``EnvironmentFault`` if a table cannot be read."""
     lake = workspace.lake
     tables = [spec.name for spec in lake.specs.values() if spec.has_targets and lake.handle(spec) is not None]
-    rows = count_purged_rows(lake, {"target": Prefix(slug)})
-    if definitions := find_defining_slugs(lake, {slug}):
-        rows["targets"] = len(definitions)
+    rows: Counter[str] = Counter()
+    for crawl, table, counts in _count_own_rows(lake, {slug}, {"target": Prefix(slug)}):
+        alive = read_liveness(lake, table, crawl).alive
+        rows[table] += sum(count for number, count in counts.items() if number not in alive)
+    rows["targets"] = len(find_defining_slugs(lake, {slug}))
     old_files = [key for table in tables for key in _list_superseded(workspace, table, crawls)]
-    return Leftovers(rows, sum(_has_rows(lake, key, slug) for key in old_files), _count_published(workspace, slug))
+    superseded = sum(_has_rows(lake, key, slug) for key in old_files)
+    return Leftovers(+rows, superseded, _count_published(workspace, slug))
 
 
 def _list_superseded(workspace: Workspace, table: str, crawls: Iterable[str]) -> Iterator[str]:

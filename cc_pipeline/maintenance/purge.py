@@ -27,11 +27,17 @@ from cc_pipeline.lake.compaction import Bounds, compact
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.predicates import Prefix
 from cc_pipeline.lake.slice import LOCATE, Slice
-from cc_pipeline.lake.slices import list_slices, read_liveness, read_purged, read_slice_rows, remove_purged
+from cc_pipeline.lake.slices import read_purged, remove_purged, stream_slice_rows
 from cc_pipeline.lake.snapshot import read_pinned_versions
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.lake.vacuum import vacuum
-from cc_pipeline.maintenance.leftovers import Leftovers, count_purged_rows, find_leftovers
+from cc_pipeline.maintenance.leftovers import (
+    Leftovers,
+    condemn_lost,
+    count_generation_rows,
+    find_leftovers,
+    list_generations,
+)
 from cc_pipeline.maintenance.purge_plan import PurgePlan, refuse_unknown_tables
 from cc_pipeline.maintenance.record_moves import find_killed_run_files, move_records
 from cc_pipeline.maintenance.stored_files import list_named_files
@@ -44,8 +50,6 @@ from cc_pipeline.workspace.workspace import Workspace
 #: Maximum number of stored files, and of their bytes, that are processed between two commits.
 _FILES_AT_ONCE: Final = 256
 _BYTES_AT_ONCE: Final = 4 << 30
-#: Purges merge no files that are only due.
-_NO_MERGES: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ def purge(workspace: Workspace, plan: PurgePlan, *, now: bool = False) -> PurgeR
         holding.concerns({slug}) for crawl in crawls for holding in list_active_leases(workspace.storage, crawl)
     )
     publish_if_asked(workspace)
-    finish_purges(workspace)
+    finish_purges(workspace, condemn_lost(lake, {slug}, {"target": Prefix(slug)}))
     storage, swept = workspace.storage, crawls
     if now:
         publish_if_asked(workspace)
@@ -87,8 +91,9 @@ def purge(workspace: Workspace, plan: PurgePlan, *, now: bool = False) -> PurgeR
     if not now:
         return PurgeReport(fetches, datetime.now(UTC) + timedelta(seconds=RETENTION_SECONDS))
     pinned = read_pinned_versions(workspace.place)
-    for table in lake.specs if pinned is not None else ():
-        vacuum(lake, table, None, (pinned or {}).get(table, ()))
+    if pinned is not None:
+        for table in lake.specs:
+            vacuum(lake, table, None, pinned.get(table, ()))
     return PurgeReport(fetches, leftovers=find_leftovers(workspace, slug, swept))
 
 
@@ -100,13 +105,12 @@ def drop_subset(workspace: Workspace, slug: str, subset: str) -> int:
     """
     lake = workspace.lake
     refuse_unknown_tables(lake)
-    slices = [
-        slice_
-        for slice_ in list_slices(lake, LOCATE, {"target": Prefix(slug)})
-        if slice_.partition.target == slug and slice_.subset == subset
+    rows = [
+        row
+        for row in stream_slice_rows(lake, (LOCATE,), {"target": Prefix(slug)})
+        if row.tables and row.slice_.partition.target == slug and row.slice_.subset == subset
     ]
-    rows = read_slice_rows(lake, slices, (LOCATE,)).values()
-    _note_stored_files(workspace, slices)
+    _note_stored_files(workspace, [row.slice_ for row in rows])
     targets.change_subset_epoch(lake, slug, subset)
     publish_if_asked(workspace)
     return sum(row.tables["captures"].rows for row in rows)
@@ -125,20 +129,29 @@ def publish_if_asked(workspace: Workspace) -> None:
         publish_warehouse(workspace)
 
 
-def finish_purges(workspace: Workspace) -> None:
-    """Deletes the rows of all purged targets, and their records in stored files, where a killed purge stopped. Crawls
-    in which a fetch of such a target runs are left to the next time. Raises ``EnvironmentFault``."""
-    lake = workspace.lake
-    purged = read_purged(lake)
-    for crawl in sorted({*purged["crawl"].to_pylist()}):
-        slices = {*purged.filter(pc.equal(purged["crawl"], crawl))["target"].to_pylist()}
-        if not _clean_stored_files(workspace, crawl, {*map(whole_slug, slices)}):
-            continue
-        for spec in lake.specs.values():
-            if spec.has_slices:
-                compact(lake, spec.name, Bounds(_NO_MERGES, drops_dead=False, purged_crawls=(crawl,)))
-        if not count_purged_rows(lake, {"crawl": crawl}):
-            remove_purged(lake, crawl, slices)
+def finish_purges(workspace: Workspace, lost: Mapping[str, Collection[int]] | None = None) -> None:
+    """Deletes the rows of all purged targets, with those of the generations ``lost`` by crawl, and their records in
+    stored files, where a killed purge stopped. Crawls in which a fetch of such a target runs are left to the next time.
+    Raises ``EnvironmentFault``."""
+    lake, lost = workspace.lake, lost or {}
+    rows, generations = read_purged(lake), dict[str, set[int]]()
+    # what another process purges from now on is left to it
+    by_crawl = {crawl: rows.filter(pc.equal(rows["crawl"], crawl)) for crawl in rows["crawl"].unique().to_pylist()}
+    for crawl in sorted(by_crawl.keys() | lost):
+        purged = by_crawl.setdefault(crawl, rows[:0])
+        slices = sorted({*purged["target"].to_pylist()})
+        slugs = {*map(whole_slug, slices)}
+        unnamed = condemn_lost(lake, slugs, {"crawl": crawl, "target": slices}) if slices else {}
+        numbers = {n for found in (lost, unnamed, list_generations(purged)) for n in found.get(crawl, ())}
+        if _clean_stored_files(workspace, crawl, slugs, numbers):
+            generations[crawl] = numbers
+    for spec in lake.specs.values() if generations else ():
+        if spec.has_slices:
+            compact(lake, spec.name, Bounds(purged=generations))
+    left = {crawl for crawl, _ in count_generation_rows(lake, generations)}
+    for crawl in generations.keys() - left:
+        if by_crawl[crawl].num_rows:
+            remove_purged(lake, crawl, by_crawl[crawl])
 
 
 def _note_stored_files(workspace: Workspace, slices: Sequence[Slice]) -> None:
@@ -146,9 +159,9 @@ def _note_stored_files(workspace: Workspace, slices: Sequence[Slice]) -> None:
     note_files_superseded(workspace, slices, (), time.time())
 
 
-def _clean_stored_files(workspace: Workspace, crawl: str, slugs: Collection[str]) -> bool:
-    """Removes the records of purged targets (``slugs``) from stored files of ``crawl``. Returns whether no running
-    fetch may store some, or name the old files, from now on."""
+def _clean_stored_files(workspace: Workspace, crawl: str, slugs: Collection[str], generations: Collection[int]) -> bool:
+    """Removes the records of purged targets (``slugs``, ``generations``) from stored files of ``crawl``. Returns
+    whether no running fetch may store some, or name the old files, from now on."""
     lake, storage = workspace.lake, workspace.storage
     commit = uuid.uuid4().hex
     # the lease keeps files that are read or written here from being swept
@@ -158,7 +171,7 @@ def _clean_stored_files(workspace: Workspace, crawl: str, slugs: Collection[str]
         killed = find_killed_run_files(lake, storage, crawl)
         listing = storage.transport.listing(f"{storage.folder(crawl)}/")
         sizes = {stored_file.key: stored_file.size for stored_file in listing}
-        files = sorted((_list_purged_files(lake, crawl) | {*killed.files}) & sizes.keys())
+        files = sorted((_list_purged_files(lake, crawl, generations) | {*killed.files}) & sizes.keys())
         note(storage, crawl, files, time.time())
         for number, batch in enumerate(_batch_files(files, sizes)):
             progress.report("stored files", number * _FILES_AT_ONCE, len(files), crawl)
@@ -169,13 +182,11 @@ def _clean_stored_files(workspace: Workspace, crawl: str, slugs: Collection[str]
     return not any(holding.concerns(slugs) or any(map(holding.holds, files)) for holding in others)
 
 
-def _list_purged_files(lake: Lake, crawl: str) -> set[str]:
+def _list_purged_files(lake: Lake, crawl: str, generations: Collection[int]) -> set[str]:
     """The stored files that rows of purged targets name."""
-    purged = read_liveness(lake, "records", crawl).purged
     files: set[str] = set()
-    if len(purged):
-        for batch in stream_rows(lake, "records", {"crawl": crawl}, ["stored_file"], purged):
-            files.update(batch.column(0).unique().drop_null().to_pylist())
+    for batch in stream_rows(lake, "records", {"crawl": crawl}, ["stored_file"], generations):
+        files.update(batch.column(0).unique().drop_null().to_pylist())
     return files
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import tempfile
@@ -33,8 +34,11 @@ from cc_pipeline.lake.slices import (
     empty_slices,
     read_base,
     read_liveness,
+    read_purged,
+    remove_purged,
 )
 from cc_pipeline.lake.target_definitions import delete_definitions
+from cc_pipeline.maintenance.leftovers import list_generations
 from cc_pipeline_tests.lake.things import (
     CRAWL,
     MAKE,
@@ -139,7 +143,9 @@ def test_whatever_was_committed_superseded_purged_or_lost_the_rows_that_count_st
                 else:
                     before = [whole_rows(lake, table) for table in MAKE.tables]
                     for table in (*MAKE.tables, "slices", "targets"):
-                        compact(lake, table, Bounds(int(str(value)), drops_dead=kind == "drop", purged_crawls=[CRAWL]))
+                        compact(lake, table, Bounds(int(str(value)), drops_dead=kind == "drop"))
+                    for table in MAKE.tables:
+                        compact(lake, table, Bounds(purged=list_generations(read_purged(lake))))
                     assert [whole_rows(lake, table) for table in MAKE.tables] == before
             for table in MAKE.tables:
                 assert content(lake, table) == sorted((CRAWL, t, n) for t, values in expected.items() for n in values)
@@ -166,8 +172,89 @@ def test_dead_rows_of_an_hour_ago_are_dropped_and_recent_ones_stay(lake: Lake) -
     # a purge waits for nobody
     delete_definitions(lake, ["b.example"])
     assert compact(lake, "things", Bounds()) == 0, "a purge reads first which records they name"
-    compact(lake, "things", Bounds(purged_crawls=[CRAWL]))
+    compact(lake, "things", Bounds(purged=list_generations(read_purged(lake))))
     assert (stored_rows(lake), content(lake)) == (1, [(CRAWL, "a.example", 1)])
+
+
+def test_a_purge_drops_the_generations_that_it_read_alone_and_merges_nothing(lake: Lake) -> None:
+    define(lake, "a.example", "b.example", "c.example")
+    for crawl in (CRAWL, "D"):
+        for target in ("a.example", "b.example", "c.example"):
+            commit(lake, {target: range(5)}, crawl)
+    delete_definitions(lake, ["a.example"])
+    purged = read_purged(lake)
+    # by another process, which has not read yet what its rows name
+    delete_definitions(lake, ["b.example"])
+    generations = {CRAWL: list_generations(purged)[CRAWL]}
+    [counts] = read_liveness(lake, "things", CRAWL).current.to_pylist()
+    generations[CRAWL].add(counts)
+    assert compact(lake, "things", Bounds(1, purged=generations)) == 1
+    assert Counter(file.crawl for file in stored_files(lake)) == {CRAWL: 2, "D": 3}
+    # nor is what was purged, or committed, since then taken for done
+    remove_purged(lake, CRAWL, purged.filter(pc.equal(purged["crawl"], CRAWL)))
+    left = {(row["crawl"], row["target"]) for row in read_purged(lake).to_pylist()}
+    assert left == {("D", "a.example"), ("D", "b.example"), (CRAWL, "b.example")}
+
+
+def test_a_purged_row_that_was_committed_since_it_was_read_is_not_taken_away(lake: Lake) -> None:
+    define(lake, "a.example")
+    commit(lake, {"a.example": [1]})
+    base = read_base(lake, MAKE, slices_in(CRAWL, ["a.example"]))
+    delete_definitions(lake, ["a.example"])
+    purged = read_purged(lake)
+    with pytest.MonkeyPatch.context() as patch:
+        # the purge came between the look at the epoch and the commit
+        patch.setattr("cc_pipeline.lake.slices.read_epochs", lambda *_: base.epochs)
+        commit(lake, {"a.example": [2]}, base=base)
+    remove_purged(lake, CRAWL, purged)
+    assert read_purged(lake).num_rows == 2
+    remove_purged(lake, CRAWL, read_purged(lake))
+    assert read_purged(lake).num_rows == 0
+
+
+def test_the_slices_are_read_once_a_step_and_again_after_orphans_were_condemned(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+
+    def read(lake: Lake, table: str, crawl: str) -> object:
+        reads.append(crawl)
+        return read_liveness(lake, table, crawl)
+
+    define(lake, "a.example")
+    commit(lake, {"a.example": [1]})
+    commit(lake, {"a.example": [2]}, "D")
+    monkeypatch.setattr(compaction, "read_liveness", read)
+    assert compact(lake, "things", Bounds()) == 0
+    assert reads == [CRAWL, "D"]
+    reads.clear()
+    delete_definitions(lake, ["a.example"])
+    assert compact(lake, "things", Bounds(purged={CRAWL: list_generations(read_purged(lake))[CRAWL]})) == 1
+    assert reads == [CRAWL], "nothing is left to look at, and no other crawl is"
+    reads.clear()
+    append_orphan(lake, 1)
+    with later(WEEK):
+        assert compact(lake, "things", Bounds()) == 1
+    assert reads == [CRAWL, CRAWL, CRAWL, "D"], "again as it was condemned, and for a next step"
+
+
+def test_no_more_orphans_are_dropped_than_are_condemned(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "_MAX_CONDEMNED", 2)
+    orphans = sorted(append_orphan(lake, number) for number in range(5))
+    dropped = []
+    real = compaction._replace
+
+    def replace(lake: Lake, spec: object, step: object) -> object:
+        [row] = lake.read("slices", {"stage": "condemned"}).to_pylist()
+        condemned = {int(number) for number in json.loads(row["details"])["generations"]}
+        assert {*step.dropped.to_pylist()} <= condemned
+        dropped.extend(step.dropped.to_pylist())
+        return real(lake, spec, step)
+
+    monkeypatch.setattr(compaction, "_replace", replace)
+    with later(WEEK):
+        compact_all(lake)
+    assert (sorted(dropped), stored_rows(lake)) == (orphans, 0)
 
 
 def test_files_with_dead_rows_alone_are_removed_unread_and_files_with_few_are_left(lake: Lake) -> None:
@@ -210,9 +297,9 @@ def test_an_orphan_that_is_committed_just_before_it_is_condemned_stays(
 ) -> None:
     condemn = compaction.condemn
 
-    def commit_first(*given: object) -> None:
+    def commit_first(*given: object) -> set[int]:
         commit_written(lake_in(lake.root), MAKE, {slices[0]: {}}, written, generations, base)
-        condemn(*given)  # type: ignore[arg-type]
+        return condemn(*given)  # type: ignore[arg-type]
 
     slices = slices_in(CRAWL, ["b"])
     base, generations = Base({slices[0]: 0}, {}), draw_generations(slices)

@@ -32,6 +32,7 @@ from cc_pipeline.lake.slices import (
     list_slices,
     read_base,
     read_liveness,
+    read_purged,
     read_slice_rows,
 )
 from cc_pipeline.lake.streaming import count_rows, stream_crawl, stream_slices
@@ -156,6 +157,21 @@ def test_a_commit_that_a_purge_overtakes_at_the_last_moment_is_stored_and_invisi
     define(lake, X)
     assert content(lake) == [("C", Y, 2)]
     assert len(read_liveness(lake, "things", CRAWL).purged) == 1
+
+
+def test_purged_rows_are_read_crawl_by_crawl(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read_purged(lake).num_rows == 0
+    for crawl in ("C", "D"):
+        commit(lake, {X: [1], Y: [2]}, crawl)
+    delete_definitions(lake, [X])
+    read, crawls = slices_module._judge_rows, []
+    monkeypatch.setattr(
+        slices_module, "_judge_rows", lambda lake, where: (crawls.append(where["crawl"]), read(lake, where))[1]
+    )
+    assert read_purged(lake).select(["crawl", "target"]).to_pylist() == [
+        {"crawl": crawl, "target": X} for crawl in ("C", "D")
+    ]
+    assert crawls == ["C", "D"]
 
 
 def test_the_epoch_of_a_subset_hides_slices_of_this_subset_alone(lake: Lake) -> None:

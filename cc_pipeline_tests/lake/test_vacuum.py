@@ -73,4 +73,3 @@ def test_what_a_commit_under_way_has_written_stays_and_what_a_killed_one_left_go
 
 def test_a_table_that_is_not_there_has_nothing_to_delete(lake: Lake) -> None:
     assert vacuum(lake, "things") == 0
-    assert vacuum(lake, "fetch_plan") == 0

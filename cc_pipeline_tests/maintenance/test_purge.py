@@ -25,9 +25,11 @@ from cc_pipeline.extraction.group_state import RunState
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.lake import slices as lake_slices
+from cc_pipeline.lake.files import write_rows
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import FETCH, Slice
-from cc_pipeline.lake.slices import SlicesChanged, read_purged, read_slice_rows
+from cc_pipeline.lake.slices import SlicesChanged, draw_generations, read_liveness, read_purged, read_slice_rows
+from cc_pipeline.lake.target_definitions import delete_definitions
 from cc_pipeline.lake.vacuum import vacuum
 from cc_pipeline.maintenance import maintain, record_moves
 from cc_pipeline.maintenance import purge as purging
@@ -271,6 +273,80 @@ def test_stopped_at_any_step_nothing_is_visible_and_maintenance_finishes(
     # a second call deletes at once what waits
     assert purged(workspace, now=True).leftovers.is_clean
     assert traces(workspace.settings.home, wanted) == []
+
+
+def append_lost(workspace: Workspace, table: str, crawl: str = NEW) -> None:
+    """Rows of a run that was killed, or refused, between its append and its commit."""
+    rows = workspace.lake.read(table, {"crawl": NEW, "target": GOES})
+    [generation] = draw_generations([Slice(crawl, GOES)]).values()
+    written = write_rows(workspace.lake, table, crawl, rows.to_batches(), {GOES: generation})
+    workspace.lake.append(table, written.files)
+
+
+def rows_in_files(workspace: Workspace, *tables: str) -> int:
+    files = [path for table in tables for path in workspace.lake.pin(table).files]
+    return sum(
+        pq.read_table(path, columns=["target"], partitioning=None)["target"].to_pylist().count(GOES) for path in files
+    )
+
+
+def test_rows_that_no_commit_named_go_with_their_bytes(small: Workspace) -> None:
+    wanted = needles(small)
+    for table in TABLES:
+        append_lost(small, table)
+    append_lost(small, "captures", ARC)
+    plan = plan_purge(small, GOES, GOES)
+    assert find_leftovers(small, GOES, [NEW]).rows.keys() >= {"captures", "records", "page_text"}
+    report = purge(small, plan, now=True)
+    assert rows_in_files(small, *TABLES) == 0
+    assert report.leftovers is not None and report.leftovers.is_clean
+    assert traces(small.settings.home, wanted) == []
+    assert dangling(small) == []
+
+
+def test_rows_that_come_after_the_search_are_told_and_go_with_the_next_purge(
+    small: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = needles(small)
+    real = purging.compact
+
+    def compact_late(*given: object) -> int:
+        monkeypatch.setattr(purging, "compact", real)
+        append_rows()
+        return real(*given)
+
+    rows = small.lake.read("records", {"crawl": NEW, "target": GOES}).to_batches()
+    written = write_rows(small.lake, "records", NEW, rows, {GOES: 5})
+
+    def append_rows() -> None:
+        small.lake.append("records", written.files)
+
+    monkeypatch.setattr(purging, "compact", compact_late)
+    report = purged(small, now=True)
+    assert report.leftovers is not None and report.leftovers.rows.keys() == {"records"}
+    assert purged(small, now=True).leftovers.is_clean
+    assert traces(small.settings.home, wanted) == []
+
+
+def test_a_target_that_another_home_purges_meanwhile_is_left_to_it(
+    small: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slug = "host_www.example.com"
+    real = purging.compact
+
+    def purge_first(*given: object) -> int:
+        delete_definitions(small.lake, {slug})
+        return real(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(purging, "compact", purge_first)
+        purged(small)
+    generations = {*read_liveness(small.lake, "records", NEW).purged.to_pylist()}
+    assert generations, "their stored files are still to be cleaned"
+    assert count_purged_rows(small.lake)["records"] > 0
+    assert {*read_purged(small.lake)["target"].to_pylist()} == {slug}
+    run_maintenance(small)
+    assert (count_purged_rows(small.lake), read_purged(small.lake).num_rows) == ({}, 0)
 
 
 @pytest.mark.process
