@@ -175,6 +175,17 @@ def test_what_maintenance_deletes_afterwards_is_no_change(reopened: Callable[...
     assert published_verdict(workspace, Scope()).passed
 
 
+def test_a_published_file_of_rows_that_is_missing_is_an_error_without_a_newer_commit(
+    reopened: Callable[..., Workspace],
+) -> None:
+    workspace = reopened()
+    publish(workspace)
+    for address in workspace.lake.pin("page_links").files:
+        Path(address).unlink()
+    assert find_publication_lag(workspace) is None
+    assert publication_verdict(workspace).severity == "error"
+
+
 def test_rows_of_slices_that_a_purge_hides_are_not_missed(reopened: Callable[..., Workspace]) -> None:
     workspace = reopened()
     drop_subset(workspace, SITE, "warc")
