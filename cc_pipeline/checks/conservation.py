@@ -46,7 +46,7 @@ class Balance:
     partitions: int = 0
     only_located: set[Slice] = field(default_factory=set)
     only_fetched: set[Slice] = field(default_factory=set)
-    wrong: dict[Slice, Imbalance] = field(default_factory=dict)
+    wrong: list[tuple[Slice, Imbalance]] = field(default_factory=list)
 
 
 def count_live_rows(workspace: Workspace, slices: Collection[Slice] | None = None) -> LiveRows:
@@ -78,7 +78,7 @@ def count_balance(workspace: Workspace, slices: Collection[Slice] | None = None)
     for incomplete in count_live_rows(workspace, slices).incomplete:
         if slices is None or incomplete.slice_ in slices:
             reason = f"{incomplete.table} has another number of rows than was committed"
-            totals.wrong[incomplete.slice_] = Imbalance(by_label[incomplete.stage], reason)
+            totals.wrong.append((incomplete.slice_, Imbalance(by_label[incomplete.stage], reason)))
     return totals
 
 
@@ -112,7 +112,7 @@ def _add_slices(workspace: Workspace, states: Mapping[Slice, SliceState], totals
     due = plan(requests, states, {}, options_of(workspace.settings), (FETCH, PARSE))
     for slice_, imbalance in wrong.items():
         is_due = imbalance.is_due and slice_ in due.reasons_for(imbalance.stage)
-        totals.wrong[slice_] = replace(imbalance, is_due=is_due)
+        totals.wrong.append((slice_, replace(imbalance, is_due=is_due)))
 
 
 def _count(state: SliceState, table: str) -> int | None:
@@ -148,7 +148,7 @@ def conservation_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
     advice: list[str] = []
     for is_due in (False, True):
         by_reason: dict[str, set[str]] = {}
-        for slice_, imbalance in totals.wrong.items():
+        for slice_, imbalance in totals.wrong:
             if imbalance.is_due is is_due:
                 by_reason.setdefault(imbalance.reason, set()).add(key_of(slice_))
         for reason, keys in sorted(by_reason.items()):
@@ -157,7 +157,7 @@ def conservation_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
             severity = max(severity, "warn" if is_due else "error", key=("ok", "warn", "error").index)
             advice.append(_RUN if is_due else _REPAIR)
     if lines:
-        unbalanced = tuple(sorted({*map(key_of, totals.wrong)}))
+        unbalanced = tuple(sorted({key_of(slice_) for slice_, _ in totals.wrong}))
         # asset checks show only the message
         message = "\n".join([*lines, *advice])
         return CheckResult(_NAME, severity, message, metrics | {"unbalanced": len(unbalanced)}, unbalanced)
@@ -184,10 +184,10 @@ def _describe_unmade(totals: Balance) -> str:
 def find_slices_to_remake(totals: Balance) -> dict[Stage, list[Slice]]:
     """Returns the slices whose imbalance no run mends by itself, by the stages to run again: the wrong stage and the
     later ones, whose rows may be as many and still wrong."""
-    by_stage: dict[Stage, list[Slice]] = {}
-    for slice_, imbalance in sorted(totals.wrong.items(), key=lambda item: item[0]):
+    by_stage: dict[Stage, set[Slice]] = {}
+    for slice_, imbalance in totals.wrong:
         if not imbalance.is_due:
             stages = STAGES[STAGES.index(imbalance.stage) :] if imbalance.stage in STAGES else (imbalance.stage,)
             for stage in stages:
-                by_stage.setdefault(stage, []).append(slice_)
-    return by_stage
+                by_stage.setdefault(stage, set()).add(slice_)
+    return {stage: sorted(slices) for stage, slices in by_stage.items()}

@@ -30,8 +30,9 @@ _WRONG_LABELS: Final[Mapping[Severity, str]] = {"error": "red partitions", "warn
 _NOT_SEEN: Final = "not examined as a whole yet"
 #: Between two entries of a text. No crawl or slug has it.
 _JOINT: Final = ", "
-#: Longest time from the time in a row of ``slices`` until readers see the row, and difference of two clocks.
-_MARGIN: Final = timedelta(minutes=1)
+#: Longest time from the time in a row of ``slices`` until readers see the row, which is after many tries to commit it
+#: in a busy lake; and difference of two clocks.
+_MARGIN: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def see(lake: Lake) -> Seen:
 
 
 def changed_since(lake: Lake, seen: Seen, stages: Sequence[str]) -> set[Slice]:
-    """Returns the slices that ``stages`` (their labels) committed since, and those of the minute before."""
+    """Returns the slices that ``stages`` (their labels) committed since, and those of the hour before."""
     from cc_pipeline.lake.slice import Slice  # noqa: PLC0415  # heavy, as the next one is
     from cc_pipeline.lake.slices import current_rows  # noqa: PLC0415
 

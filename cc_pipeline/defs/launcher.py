@@ -47,7 +47,6 @@ from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, Pl
 from cc_pipeline.extraction.crawl_plan import CrawlPlan, find_current_targets
 from cc_pipeline.harvesting.crawl_index import is_harvested
 from cc_pipeline.harvesting.crawls import crawls_are_listed, find_crawl
-from cc_pipeline.lake.damaged_files import find_damaged_paths
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.processes import this_process
@@ -301,14 +300,9 @@ class Launcher:
         :meth:`publish`."""
         if self._workspace.settings.publish == "none":
             return None
-        # views that were published with a missing file fail
-        lake = self._workspace.lake
+        # views that were published with a missing file fail; a verdict finds it, since its rows are not counted
         lag = find_publication_lag(self._workspace)
-        is_current = (
-            lag is None
-            and not any(find_damaged_paths(lake, lake.pin(name)) for name in lake.specs)
-            and judge_publication(self._workspace, lag).passed
-        )
+        is_current = lag is None and judge_publication(self._workspace, lag).passed
         return None if is_current and self._is_recorded() else self.publish(lag)
 
     def _is_recorded(self) -> bool:

@@ -3,7 +3,7 @@ file or of the lake, so they cannot disagree while runs commit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -12,9 +12,12 @@ import pyarrow as pa
 
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.quoting import is_one_of
-from cc_pipeline.lake.slice import FETCH, HARVEST, LOCATE, MANIFEST, PARSE
+from cc_pipeline.lake.slice import FETCH, HARVEST, LOCATE, MANIFEST, PARSE, Slice
 from cc_pipeline.lake.slices import SLICES_SCHEMA, SliceRow, parse_rows, stream_slice_rows
+from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.lake.target_definitions import build_targets
 from cc_pipeline.publish.views import WHOLE_TARGET
 from cc_pipeline.workspace.workspace import Workspace
@@ -49,13 +52,34 @@ class StoredState:
                 counts[row.slice_.crawl] = counts.get(row.slice_.crawl, 0) + stored.rows
         return counts
 
-    def find_generations(self, table: str, crawl: str) -> dict[str, int]:
-        """The generation in ``table`` of each slice's rows in a crawl, by the slug of the slice."""
-        return {
-            row.slice_.target: row.tables[table].generation
+    def stream(
+        self,
+        lake: Lake,
+        table: str,
+        crawl: str,
+        columns: Sequence[str],
+        slices: Collection[Slice] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """``columns`` (numbers and names) of the rows of the targets, or of ``slices``, in a crawl, in no order.
+
+        Raises ``EnvironmentFault`` if the lake cannot be read; and at the end, if it has other rows than the state.
+        """
+        states = {
+            row.slice_.target: row.tables[table]
             for row in self.slice_rows
             if row.slice_.crawl == crawl and row.slice_.target and table in row.tables
+            if slices is None or row.slice_ in slices
         }
+        missing = sum(state.rows for state in states.values())
+        generations = [state.generation for state in states.values()]
+        for batch in stream_rows(lake, table, {"crawl": crawl, "target": [*states]}, columns, generations):
+            missing -= batch.num_rows
+            yield batch
+        # superseded rows are dropped after an hour, and an export may take longer
+        if missing:
+            raise EnvironmentFault(
+                f"the rows of {table} in {crawl} changed or are missing", "Run cc-pipeline doctor, then export again."
+            )
 
 
 def read_lake_state(workspace: Workspace, targets: Sequence[Target], crawls: Sequence[str] = ()) -> StoredState:

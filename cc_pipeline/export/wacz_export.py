@@ -17,7 +17,6 @@ from cc_pipeline.export.format import RecordsRequest, Written
 from cc_pipeline.export.stored_state import StoredState
 from cc_pipeline.export.wacz import Page, Wacz, write_wacz
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.lake.streaming import stream_rows, stream_slices
 from cc_pipeline.progress import format_count
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -104,9 +103,7 @@ def _records(
     schema = workspace.lake.specs["records"].schema
     for crawl in crawls:
         rows = OrderedRows(schema, _ORDER, scratch)
-        generations = state.find_generations("records", crawl)
-        where = {"crawl": crawl, "target": [*generations]}
-        for batch in stream_rows(workspace.lake, "records", where, generations=generations.values()):
+        for batch in state.stream(workspace.lake, "records", crawl, schema.names):
             rows.add(batch)
         previous_place: tuple[Any, ...] | None = None
         for batch in rows.batches():
@@ -126,8 +123,7 @@ def _pages(workspace: Workspace, crawls: Sequence[str], state: StoredState, scra
     schema = pa.schema([workspace.lake.specs["page_text"].schema.field(name) for name in _PAGE])
     for crawl in crawls:
         rows = OrderedRows(schema, ("warc_filename", "warc_record_offset"), scratch)
-        generations = state.find_generations("page_text", crawl)
-        for batch in stream_slices(workspace.lake, "page_text", crawl, [*generations], _PAGE, generations.values()):
+        for batch in state.stream(workspace.lake, "page_text", crawl, _PAGE):
             rows.add(batch)
         previous_place: tuple[Any, ...] | None = None
         for batch in rows.batches():

@@ -1,7 +1,7 @@
 """Takes damaged files out of tables, and marks the slices that lost rows, so that the next run makes them again.
 
 An entry of a log that is not complete is replaced by one without changes. A file of rows that is missing or cut is
-taken out of its table. Which slices lost rows is counted then (``lake/live_rows.py``). Every damaged file is kept in
+taken out of its table, once the slices that lose rows are marked (``lake/live_rows.py``). Every damaged file is kept in
 the table's folder ``_torn``. Each step is one commit or one replaced file: a killed repair continues where it stopped.
 """
 
@@ -11,12 +11,14 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
+from urllib.parse import unquote
 
+import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from cc_pipeline.atomic import write_whole
@@ -26,17 +28,14 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake import target_definitions as definitions
 from cc_pipeline.lake.damaged_files import CHECKPOINT, ENTRY, ROWS, DamagedFile, find_damaged_files, log_folder
 from cc_pipeline.lake.lake import Lake, lake_fault
-from cc_pipeline.lake.live_rows import Incomplete, find_live_rows
-from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Stage
-from cc_pipeline.lake.slices import invalidate_slices
-from cc_pipeline.records.segments import adopt_again
-from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline.lake.live_rows import find_live_rows
+from cc_pipeline.lake.slice import Stage
+from cc_pipeline.lake.slices import SLICES, invalidate_slices
 
 #: Folder in that of a table for damaged files, named with the time of their removal. Readers skip the prefix.
 KEPT_FOLDER: Final = "_torn"
 #: Maximum number of repair steps for one table; each repairs one file of its log, or all files of rows.
 _MAX_STEPS: Final = 1_000
-_RUN_STAGES: Final = (LOCATE, FETCH, PARSE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +46,9 @@ class FileRepair:
     kept_path: str | None
 
 
-def repair_tables(lake: Lake) -> list[FileRepair]:
-    """Repairs damaged files on which no later commit depends; ``find_damaged_files`` finds the others. Raises
-    ``EnvironmentFault`` if the lake cannot be read or written."""
+def repair_tables(lake: Lake, cache: Path) -> list[FileRepair]:
+    """Repairs damaged files on which no later commit depends; ``find_damaged_files`` finds the others. ``cache`` is the
+    folder for the counts of files. Raises ``EnvironmentFault`` if the lake cannot be read or written."""
     repairs: list[FileRepair] = []
     for table in lake.specs:
         for _ in range(_MAX_STEPS):
@@ -58,27 +57,11 @@ def repair_tables(lake: Lake) -> list[FileRepair]:
             if not damaged_files or any(damaged_file.is_lost for damaged_file in damaged_files):
                 break
             try:
-                repairs += _repair(lake, table, damaged_files)
+                repairs += _repair(lake, table, damaged_files, cache)
             except (OSError, DeltaError) as error:
                 raise lake_fault(f"could not repair {lake.address(table)}", error) from error
             lake.forget(table)
     return repairs
-
-
-def invalidate_incomplete(workspace: Workspace) -> list[Incomplete]:
-    """Marks the slices that have other rows than were committed, with their later stages, so that the next run makes
-    them again, and returns them. Stored records are adopted again. Raises ``EnvironmentFault``."""
-    lake = workspace.lake
-    pinned = [lake.pin(table) for table in lake.specs]
-    incomplete = list(find_live_rows(lake, pinned, workspace.settings.cache_path / "generations").incomplete)
-    labels = [stage.label for stage in _RUN_STAGES]
-    for label in sorted({one.stage for one in incomplete}):
-        slices = sorted({one.slice_ for one in incomplete if one.stage == label})
-        for later in labels[labels.index(label) :] if label in labels else [label]:
-            invalidate_slices(lake, Stage(later, ()), slices)
-        for crawl in {slice_.crawl for slice_ in slices} if label == FETCH.label else ():
-            adopt_again(workspace.storage, crawl)
-    return incomplete
 
 
 def restore_definitions(lake: Lake, watched: Sequence[Target] = ()) -> list[str]:
@@ -95,9 +78,11 @@ def restore_definitions(lake: Lake, watched: Sequence[Target] = ()) -> list[str]
     return [slug for slug in lost if slug not in found]
 
 
-def _repair(lake: Lake, table: str, damaged_files: Sequence[DamagedFile]) -> list[FileRepair]:
+def _repair(lake: Lake, table: str, damaged_files: Sequence[DamagedFile], cache: Path) -> list[FileRepair]:
     first = damaged_files[0]
     if first.kind == ROWS:
+        if lake.specs[table].has_slices:
+            _invalidate_slices(lake, table, damaged_files, cache)
         return _take_out(lake, table, damaged_files)
     if first.kind == CHECKPOINT:
         _keep_copy(lake, table, f"{log_folder(lake.address(table))}/_last_checkpoint", move=True)
@@ -105,6 +90,19 @@ def _repair(lake: Lake, table: str, damaged_files: Sequence[DamagedFile]) -> lis
     if first.kind == ENTRY:
         _write(lake, first.path, _build_entry(lake, first))
     return [FileRepair(first, kept_path)]
+
+
+def _invalidate_slices(lake: Lake, table: str, damaged_files: Sequence[DamagedFile], cache: Path) -> None:
+    """Marks the slices with rows in the files, before readers find fewer rows of them: if the repair is killed then, a
+    run makes them again."""
+    slices, pinned = lake.pin(SLICES.name), lake.pin(table)
+    assert pinned.actions is not None
+    lost = {damaged_file.file.path for damaged_file in damaged_files if damaged_file.file is not None}
+    is_whole = pa.array([unquote(path) not in lost for path in pinned.actions["path"].to_pylist()], pa.bool_())
+    rest = replace(pinned, actions=pinned.actions.filter(is_whole))
+    incomplete = find_live_rows(lake, [slices, rest], cache).incomplete
+    for label in {one.stage for one in incomplete}:
+        invalidate_slices(lake, Stage(label, ()), [one.slice_ for one in incomplete if one.stage == label])
 
 
 def _take_out(lake: Lake, table: str, damaged_files: Sequence[DamagedFile]) -> list[FileRepair]:

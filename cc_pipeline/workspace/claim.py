@@ -71,7 +71,7 @@ def claim_home(settings: Settings) -> None:
     home, lake = settings.home, None if settings.has_separate_lake else Path(settings.lake)
     home_note, copy = read_note(home, lake), None if lake is None else read_copy(lake)
     _refuse_other_source(settings, home_note, copy)
-    note = _renew_note(settings, home_note)
+    note = home_note or HomeNote(settings.source)
     try:
         home.mkdir(parents=True, exist_ok=True)
         if lake is not None:
@@ -84,7 +84,7 @@ def claim_home(settings: Settings) -> None:
     if note != home_note or not is_note_readable(home):
         # another process may be noting a setting
         with disk_trouble(home), locked(home / "home.lock"):
-            note = _renew_note(settings, read_note(home, lake))
+            note = read_note(home, lake) or note
             write_note(home, note)
     bare = replace(note, source=redact_address(note.source))
     if lake is not None and copy != bare:
@@ -106,11 +106,6 @@ def _refuse_other_source(settings: Settings, home_note: HomeNote | None, copy: H
             f"{settings.lake} holds tables of {copy.source}, but {home} is a home of {settings.source}. Use another "
             f"home; or, if both addresses are the same source, delete {settings.lake}/{LAKE_NOTE}"
         )
-
-
-def _renew_note(settings: Settings, home_note: HomeNote | None) -> HomeNote:
-    """The note of the home (default: a new one)."""
-    return home_note or HomeNote(settings.source)
 
 
 def change_source(settings: Settings, source: str, lake: Transport) -> None:

@@ -20,7 +20,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.slice import FETCH, HARVEST, LOCATE, PAGE_TABLES, PARSE, Slice, Stage
+from cc_pipeline.lake.slice import FETCH, HARVEST, LOCATE, MANIFEST, PAGE_TABLES, PARSE, Slice, Stage
 from cc_pipeline.lake.slices import empty_slices, invalidate_slices
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.checks.changed_slices import double_rows, lose_rows, recommit, without_the_first
@@ -106,6 +106,13 @@ def test_rows_that_vanish_from_a_file_or_are_there_twice_are_an_error(
 def test_an_incomplete_catalog_is_to_be_harvested_again(home: Workspace) -> None:
     lose_rows(home.lake, "row_groups", Slice(NEW))
     assert find_slices_to_remake(count_balance(home)) == {HARVEST: [Slice(NEW)]}
+
+
+def test_each_incomplete_stage_of_a_slice_is_made_again(home: Workspace) -> None:
+    for table in ("captures", "page_text", "index_manifest", "row_groups"):
+        lose_rows(home.lake, table, MINE if STAGE_OF.get(table) else Slice(NEW))
+    stages = {LOCATE: [MINE], FETCH: [MINE], PARSE: [MINE], MANIFEST: [Slice(NEW)], HARVEST: [Slice(NEW)]}
+    assert find_slices_to_remake(count_balance(home)) == stages
 
 
 def test_what_was_located_again_is_the_next_runs_and_no_error(home: Workspace) -> None:

@@ -22,6 +22,7 @@ from cc_pipeline.lake.compaction import Bounds, compact
 from cc_pipeline.lake.snapshot import read_pinned_versions
 from cc_pipeline.lake.vacuum import vacuum
 from cc_pipeline.maintenance.maintain import run_maintenance
+from cc_pipeline.maintenance.purge import drop_subset
 from cc_pipeline.publish.publish import find_publication_lag
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import Bucket, extract, harvest, publish, workspace_of
@@ -171,6 +172,24 @@ def test_what_maintenance_deletes_afterwards_is_no_change(reopened: Callable[...
     assert vacuum(lake, "captures", None)
     assert lake.version("captures") > before, "the library notes in the log what it deletes"
     assert (find_publication_lag(workspace), doctor(workspace)[0]) == (None, "ok")
+    assert published_verdict(workspace, Scope()).passed
+
+
+def test_a_published_file_of_rows_that_is_missing_is_an_error_without_a_newer_commit(
+    reopened: Callable[..., Workspace],
+) -> None:
+    workspace = reopened()
+    publish(workspace)
+    for address in workspace.lake.pin("page_links").files:
+        Path(address).unlink()
+    assert find_publication_lag(workspace) is None
+    assert publication_verdict(workspace).severity == "error"
+
+
+def test_rows_of_slices_that_a_purge_hides_are_not_missed(reopened: Callable[..., Workspace]) -> None:
+    workspace = reopened()
+    drop_subset(workspace, SITE, "warc")
+    publish(workspace)
     assert published_verdict(workspace, Scope()).passed
 
 

@@ -227,14 +227,15 @@ def test_a_copy_names_no_files(bucket: Bucket, tmp_path: Path) -> None:
 
 
 def test_what_stages_committed_since_is_read_from_their_rows(home: Workspace) -> None:
-    lake, later = home.lake, timedelta(minutes=5)
+    lake, later = home.lake, timedelta(hours=2)
     before = see(lake)
     assert changed_since(lake, before, ("locate", "fetch", "parse")) == set()
     extract(home, "example.org")
     invalidate_slices(lake, PARSE, [MINE])
     assert changed_since(lake, Seen(0, before.at - later), ("locate",)) >= {Slice(NEW, "example.org"), MINE}
     # clocks differ, and a commit takes a while
-    assert Slice(NEW, "example.org") in changed_since(lake, Seen(before.version, see(lake).at), ("parse",))
+    seen = Seen(before.version, see(lake).at + timedelta(minutes=30))
+    assert Slice(NEW, "example.org") in changed_since(lake, seen, ("parse",))
     assert changed_since(lake, Seen(before.version, see(lake).at + later), ("parse",)) == set()
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from cc_pipeline.cli.app import app
+from cc_pipeline.cli.commands.doctor import verify_and_repair
 from cc_pipeline.documents.document2012.json import metadata_json
+from cc_pipeline.lake.slice import Slice
 from cc_pipeline.publish.publish import publish_warehouse
-from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.archive.sequencefile_writer import write_sequencefile
+from cc_pipeline_tests.checks.changed_slices import lose_rows
 from cc_pipeline_tests.defs.published import query
 from cc_pipeline_tests.extraction.written_whole import sequencefile
 from cc_pipeline_tests.publish.lake_pages import commit_pages, make_workspace, page
@@ -50,6 +54,23 @@ def test_a_file_and_a_damaged_one_are_read_in_a_home_of_their_own(workspace: Wor
     assert query(tmp_path, "SELECT count(*), count(DISTINCT source_file) FROM page_metadata") == [(50, 1)]
     titles = "SELECT url, content.title FROM page_metadata WHERE content.title IS NOT NULL ORDER BY ALL"
     assert query(tmp_path, titles) == query(workspace.settings.home, titles)
+
+
+@pytest.mark.process
+def test_doctor_reads_a_file_again_that_lost_rows_of_a_table(workspace: Workspace, tmp_path: Path) -> None:
+    arguments = ["--kind", "sequencefile", "--home", str(tmp_path), "--source", workspace.settings.source]
+    done = CliRunner().invoke(app, ["files", "add", damaged_file(tmp_path), *arguments])
+    assert done.exit_code == 0, done.output
+    settings = replace(workspace.settings, home=tmp_path, lake=str(tmp_path / "lake"))
+    texts = query(tmp_path, "FROM page_text ORDER BY ALL")
+    with open_workspace(settings) as own:
+        lake = own.lake
+        slugs = {*lake.read("page_text", columns=["target"])["target"].to_pylist()}
+        for slug in slugs:
+            lose_rows(lake, "page_text", Slice("CC-MAIN-2012", slug))
+    [finding] = verify_and_repair(settings, verify=False, everything=False, repair=True)
+    assert "did not match; they were rebuilt" in finding.text
+    assert query(tmp_path, "FROM page_text ORDER BY ALL") == texts
 
 
 def test_documents_of_2012_are_exported_on_demand(workspace: Workspace, tmp_path: Path) -> None:

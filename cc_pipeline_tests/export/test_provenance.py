@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,19 @@ import pytest
 from cc_pipeline.api.export import export
 from cc_pipeline.api.user_input import chosen_targets
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.export.cards import DatasetDescription
 from cc_pipeline.export.files import ExportedTable, write_export_documents
 from cc_pipeline.export.provenance import Provenance, TargetOutcome, gather_provenance
 from cc_pipeline.export.stored_state import read_lake_state, read_published_state
 from cc_pipeline.extraction.blocklist import block
 from cc_pipeline.extraction.locate import locate_captures
+from cc_pipeline.lake.compaction import Bounds, compact
 from cc_pipeline.lake.published_file import open_home_publication
+from cc_pipeline.lake.slice import FETCH, Slice
 from cc_pipeline.lake.target_definitions import delete_definitions
-from cc_pipeline_tests.world import NEW, Bucket, extract, harvested, publish
+from cc_pipeline_tests.checks.changed_slices import lose_rows
+from cc_pipeline_tests.world import NEW, Bucket, extract, harvested, publish, rewrite_slice
 
 
 def test_a_set_called_by_its_name_is_told_of_by_its_members(bucket: Bucket, tmp_path: Path) -> None:
@@ -96,6 +101,30 @@ def test_records_and_their_papers_are_of_one_state(
     provenance, [outcome] = read_papers(out)
     assert exported.notes[0].startswith(f"{count:,} captures were planned")
     assert (outcome["captures"], provenance["counts"]) == (str(count), {"records": count})
+
+
+@pytest.mark.parametrize("harm", ["superseded", "records", "page_text"])
+def test_rows_that_go_while_an_export_is_written_are_an_error(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str
+) -> None:
+    workspace = harvested(bucket[0], tmp_path / "home")
+    domain = sorted(bucket[1].domains(NEW))[0]
+    extract(workspace, domain)
+
+    def harm_meanwhile(*arguments: Any) -> Provenance:
+        if harm == "superseded":
+            rewrite_slice(workspace, FETCH, domain, workspace.lake.read("records", {"target": domain}))
+            monkeypatch.setattr("cc_pipeline.lake.slices._READING", timedelta(0))
+            compact(workspace.lake, "records", Bounds())
+        else:
+            lose_rows(workspace.lake, harm, Slice(NEW, domain))
+        return gather_provenance(*arguments)
+
+    monkeypatch.setattr("cc_pipeline.export.provenance.gather_provenance", harm_meanwhile)
+    out = tmp_path / "records.wacz"
+    with pytest.raises(EnvironmentFault, match=f"the rows of .* in {NEW} changed or are missing"):
+        export(workspace.settings, out, [domain], allow_missing=True)
+    assert not out.exists()
 
 
 def test_pages_are_told_of_what_is_counted_by_registered_domain_alone() -> None:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
+from cc_pipeline.cli.commands.doctor import _invalidate
 from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import DataFault, Incomplete, IndexIncomplete, UserInputError
@@ -26,11 +27,13 @@ from cc_pipeline.harvesting.build_index import build_index, estimate_build, refu
 from cc_pipeline.harvesting.crawl_index import commit_manifest, is_harvested, refused_gaps
 from cc_pipeline.index.archive_rows import BUILT_SCHEMA, Tally, index_rows
 from cc_pipeline.index.shards import shard_of
+from cc_pipeline.lake.slice import BUILT, Slice
 from cc_pipeline.testing.mini_crawl import spec as seeded
 from cc_pipeline.testing.mini_crawl.truth import Capture
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.ranges import ObjectInfo
 from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.checks.changed_slices import lose_rows
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.harvesting.killed_build import MOMENTS
 from cc_pipeline_tests.testing.mini_crawl.news import PUBLISHERS, NewsSpec, NewsTruth, write_news
@@ -286,6 +289,20 @@ def test_killed_anywhere_a_shard_is_whole_or_absent_and_the_next_run_goes_on(
     assert {path.name: pq.read_table(path) for path in shards(workspace)} == wanted
     [fault] = workspace.lake.read("source_faults").to_pylist()
     assert fault["byte_offset"] == news[1].damaged[0][1]
+
+
+def test_lost_rows_on_what_is_damaged_come_back_with_the_next_build(
+    news: tuple[Path, NewsTruth], tmp_path: Path
+) -> None:
+    workspace = workspace_of(news[0], tmp_path)
+    build_index(workspace, MONTH, agreed=True)
+    faults = workspace.lake.read("source_faults").to_pylist()
+    slice_ = Slice(MONTH, faults[0]["target"])
+    lose_rows(workspace.lake, "source_faults", slice_)
+    assert _invalidate(workspace) == {BUILT: [slice_]}
+    assert build_index(workspace, MONTH, agreed=True).written == 1
+    assert workspace.lake.read("source_faults").to_pylist() == faults
+    assert _invalidate(workspace) == {}
 
 
 def test_a_source_that_breaks_off_leaves_no_half_of_a_file(news: tuple[Path, NewsTruth], tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from cc_pipeline.checks.doctor import examine
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.checks.outputs import refuse_unpublished
-from cc_pipeline.cli.commands.doctor import _mend_tables
+from cc_pipeline.cli.commands.doctor import _invalidate, _mend_tables
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.harvesting.crawls import commit_crawls
@@ -25,7 +25,7 @@ from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slices import read_purged
 from cc_pipeline.maintenance import repair
 from cc_pipeline.maintenance.maintain import run_maintenance
-from cc_pipeline.maintenance.repair import invalidate_incomplete, restore_definitions
+from cc_pipeline.maintenance.repair import restore_definitions
 from cc_pipeline.workspace.tables import CORE_TABLES, all_tables
 from cc_pipeline.workspace.workspace import Workspace, open_lake
 from cc_pipeline_tests.world import NEW, OLD, Bucket, Killed, extract, harvest, publish, workspace_of
@@ -120,7 +120,7 @@ def attempt(workspace: Workspace, world: World, *, crawl: str) -> None:
 def mend(workspace: Workspace) -> list[Finding]:
     findings, is_whole = _mend_tables(workspace)
     assert is_whole
-    invalidate_incomplete(workspace)
+    _invalidate(workspace)
     publish(workspace)
     return findings
 
@@ -136,7 +136,7 @@ def run_again(workspace: Workspace, world: World) -> None:
     assert counts(workspace) == world.shown
     assert rows_of(workspace) == world.rows
     assert bad(workspace) == []
-    assert invalidate_incomplete(workspace) == []
+    assert _invalidate(workspace) == {}
 
 
 #: Table, kind of file, and what is left of it.
@@ -245,6 +245,24 @@ def test_a_definition_that_only_its_text_names_is_not_guessed(workspace: Workspa
     assert restore_definitions(lost.lake) == ["set-press"]
     rows = extract(lost, "set:press = example.com, example.org")
     assert [report.fresh_slices for report in rows] == [0, 0, 0], "named again, it has its rows again"
+
+
+@pytest.mark.parametrize("table", ["captures", "records", "page_text"])
+def test_a_run_after_a_killed_repair_makes_the_slices_of_the_file_again(
+    world: World, workspace: Workspace, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut(last_file(workspace, table), "half")
+
+    def killed(*args: Any, **named: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(repair, "_keep_copy", killed)
+        _mend_tables(workspace)
+    workspace = workspace_of(world.bucket, workspace.settings.home)
+    extract(workspace, *TARGETS)
+    publish(workspace)
+    assert (counts(workspace), rows_of(workspace)) == (world.shown, world.rows)
 
 
 @pytest.mark.matrix

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -28,7 +28,8 @@ from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from cc_pipeline.checks.finding import Finding
-    from cc_pipeline.lake.slice import Slice
+    from cc_pipeline.defs.launcher import Launcher
+    from cc_pipeline.lake.slice import Slice, Stage
     from cc_pipeline.maintenance.stored_files import VerificationReport
     from cc_pipeline.workspace.workspace import Workspace
 
@@ -219,49 +220,74 @@ def _repair_rows(workspace: Workspace, verified: VerificationReport, mended: lis
     """Makes slices again that lost rows or records. Returns the findings, those of ``mended`` tables first. Raises as
     :func:`verify_and_repair`."""
     from cc_pipeline.checks.finding import Finding
-    from cc_pipeline.checks.scope import abbreviate_keys, key_of
+    from cc_pipeline.lake.slice import BUILT, READ_FILES
     from cc_pipeline.maintenance import stored_files
 
-    slugs_to_refetch: dict[str, set[str]] = defaultdict(set)
     remade = _invalidate(workspace)
+    built, read_whole = remade.pop(BUILT, []), remade.pop(READ_FILES, [])
+    slices = {slice_ for stage_slices in remade.values() for slice_ in stage_slices}
+    slugs_to_refetch: dict[str, set[str]] = defaultdict(set)
     lost = stored_files.find_lost_records(workspace)
     for losses in lost:
         slugs_to_refetch[losses.crawl] |= losses.targets.keys()
     for crawl, places in verified.damaged.items():
         slugs_to_refetch[crawl] |= {*stored_files.find_holders(workspace.lake, crawl, places)}
-    for slice_ in remade:
+    for slice_ in slices:
         if slice_.target:
             slugs_to_refetch[slice_.crawl].add(slice_.partition.target)
-    if crawls := sorted({slice_.crawl for slice_ in remade if not slice_.target}):
-        _harvest(workspace, crawls)
-    if slugs_to_refetch:
-        _refetch_lost(workspace, verified, slugs_to_refetch)
-    elif mended or remade:
-        _publish(workspace)
-    texts = []
-    if count := sum(losses.records for losses in lost) + verified.records:
-        records = format_count(count, "record", "were")
-        texts.append(
-            f"{records} requested again, parsed and published; the view ledger lists records that are still missing"
-        )
-    if remade:
-        texts.append(f"the tables of {abbreviate_keys({*map(key_of, remade)})} did not match; they were rebuilt")
-    if not texts and not mended:
-        texts.append("nothing to repair")
-    return mended + [Finding("ok", "repaired", text) for text in texts]
+    if crawls := sorted({slice_.crawl for slice_ in slices if not slice_.target}):
+        _launch(workspace, f"index of {', '.join(crawls)}", lambda launcher: launcher.harvest(crawls))
+    trouble = _refetch_lost(workspace, verified, slugs_to_refetch)
+    try:
+        if read_whole:
+            slugs = [slice_.target for slice_ in read_whole]
+            _launch(workspace, "files", lambda launcher: launcher.read_source_files(slugs))
+    finally:
+        if slugs_to_refetch or mended or slices or read_whole:
+            _launch(workspace, "cc.duckdb", lambda launcher: launcher.publish())
+    if trouble is not None:
+        raise trouble
+    requested = sum(losses.records for losses in lost) + verified.records
+    findings = [*mended, *_describe_repairs(requested, [*slices, *read_whole], built)]
+    return findings or [Finding("ok", "repaired", "nothing to repair")]
 
 
-def _invalidate(workspace: Workspace) -> list[Slice]:
-    """Marks slices whose tables do not match to be made again: runs cannot see that. Returns them."""
+def _describe_repairs(requested: int, rebuilt: Sequence[Slice], built: Sequence[Slice]) -> Iterator[Finding]:
+    """Findings on records that were ``requested`` again, slices that were ``rebuilt``, and archive files that are to be
+    indexed again."""
+    from cc_pipeline.checks.finding import Finding
+    from cc_pipeline.checks.scope import abbreviate_keys, key_of
+
+    if requested:
+        records = format_count(requested, "record", "were")
+        text = f"{records} requested again, parsed and published; the view ledger lists records that are still missing"
+        yield Finding("ok", "repaired", text)
+    if rebuilt:
+        text = f"the tables of {abbreviate_keys({*map(key_of, rebuilt)})} did not match; they were rebuilt"
+        yield Finding("ok", "repaired", text)
+    for crawl in sorted({slice_.crawl for slice_ in built}):
+        text = f"the unreadable parts of archive files of {crawl} were lost, so these files have to be read again"
+        yield Finding("note", "repaired", text, f"Index them: cc-pipeline index build --crawl {crawl}")
+
+
+def _invalidate(workspace: Workspace) -> dict[Stage, list[Slice]]:
+    """Marks slices whose tables do not match to be made again by stages, which it returns: runs cannot see that. Stored
+    records are adopted again, and archive files indexed again."""
     from cc_pipeline.checks.conservation import count_balance, find_slices_to_remake
-    from cc_pipeline.lake.slices import invalidate_slices
-    from cc_pipeline.maintenance.repair import invalidate_incomplete
+    from cc_pipeline.lake.slice import BUILT, FETCH
+    from cc_pipeline.lake.slices import invalidate_slices, read_slice_rows
+    from cc_pipeline.records.segments import adopt_again
 
-    slices = {one.slice_ for one in invalidate_incomplete(workspace)}
-    for stage, unbalanced in find_slices_to_remake(count_balance(workspace)).items():
-        invalidate_slices(workspace.lake, stage, unbalanced)
-        slices |= {*unbalanced}
-    return sorted(slices)
+    remade = find_slices_to_remake(count_balance(workspace))
+    # a build reads only archive files without an index file
+    for row in read_slice_rows(workspace.lake, remade.get(BUILT, ()), (BUILT,)).values():
+        if "key" in row.input:
+            workspace.place.delete(row.input["key"])
+    for stage, slices in remade.items():
+        invalidate_slices(workspace.lake, stage, slices)
+    for crawl in {slice_.crawl for slice_ in remade.get(FETCH, ())}:
+        adopt_again(workspace.storage, crawl)
+    return remade
 
 
 def _mend_tables(workspace: Workspace) -> tuple[list[Finding], bool]:
@@ -276,7 +302,7 @@ def _mend_tables(workspace: Workspace) -> tuple[list[Finding], bool]:
         return [], True
     lake = workspace.lake
     findings = []
-    for mended in repair_tables(lake):
+    for mended in repair_tables(lake, workspace.settings.cache_path / "generations"):
         copy = "no copy of the faulty file is left"
         if mended.kept_path is not None:
             copy = f"a copy of the faulty file is kept as {mended.kept_path}"
@@ -309,21 +335,17 @@ def find_purged_rows(settings: Settings) -> list[Finding]:
     return [Finding("note", "purges", text, "Delete them: cc-pipeline automation maintenance")]
 
 
-def _harvest(workspace: Workspace, crawls: Sequence[str]) -> None:
+def _launch(workspace: Workspace, title: str, start: Callable[[Launcher], object]) -> None:
     from cc_pipeline.defs.launcher import Launcher
 
     with Launcher(workspace) as launcher:
-        run_step(f"index of {', '.join(crawls)}", partial(launcher.harvest, crawls), is_notice=False)
+        run_step(title, partial(start, launcher), is_notice=False)
 
 
-def _publish(workspace: Workspace) -> None:
-    from cc_pipeline.defs.launcher import Launcher
-
-    with Launcher(workspace) as launcher:
-        run_step("cc.duckdb", launcher.publish, is_notice=False)
-
-
-def _refetch_lost(workspace: Workspace, verified: VerificationReport, slugs_to_refetch: dict[str, set[str]]) -> None:
+def _refetch_lost(
+    workspace: Workspace, verified: VerificationReport, slugs_to_refetch: dict[str, set[str]]
+) -> Incomplete | None:
+    """Fetches targets again in the subsets that they have, and parses them. Returns the first error of the source."""
     from cc_pipeline.defs.launcher import Launcher
     from cc_pipeline.extraction.fetch import fetch_captures
     from cc_pipeline.extraction.slice_selection import find_part_slices
@@ -358,9 +380,7 @@ def _refetch_lost(workspace: Workspace, verified: VerificationReport, slugs_to_r
                 except Incomplete as error:
                     # a failure in one crawl must not stop the others
                     trouble = trouble or error
-    _publish(workspace)
-    if trouble is not None:
-        raise trouble
+    return trouble
 
 
 def serve(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> int:

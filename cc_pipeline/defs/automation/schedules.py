@@ -88,8 +88,6 @@ def _tick(
     context: dg.ScheduleEvaluationContext, workspace: Workspace, namespace: HomeNamespace
 ) -> list[dg.RunRequest] | dg.SkipReason:
     with LOADING:
-        import pyarrow.compute as pc
-
         from cc_pipeline.automation.reparse import describe_cost, is_agreed
         from cc_pipeline.automation.source_state import find_source_trouble
         from cc_pipeline.automation.staleness import assess_staleness
@@ -102,6 +100,7 @@ def _tick(
             read_recorded_partitions,
         )
         from cc_pipeline.lake.live_rows import read_states
+        from cc_pipeline.lake.slice import FETCH
         from cc_pipeline.workspace.workspace import rate_now
 
     instance, settings, now = context.instance, workspace.settings, _now()
@@ -118,8 +117,7 @@ def _tick(
     selected_crawls = select_crawls(runnable, settings.crawls)
     warnings = [watched.note] if watched.note is not None else []
 
-    states = read_states(workspace.lake)
-    records = states.filter(pc.equal(states["table"], "records"))
+    records = read_states(workspace.lake, {"stage": FETCH.label})
     in_flight = find_in_flight(instance, namespace)
     failed = find_unresolved_failures(instance, namespace, now=now)
     report = assess_staleness(workspace, runnable, [target.slug for target in targets], now)

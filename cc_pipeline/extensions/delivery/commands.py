@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,14 +20,9 @@ from cc_pipeline.progress import format_count, human_bytes
 from cc_pipeline.settings import Settings, load_settings, normalise_root
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from cc_pipeline.defs.launcher import Launcher
-    from cc_pipeline.export.stored_state import StoredState
     from cc_pipeline.extensions.delivery.copying import CopyReport
     from cc_pipeline.extensions.delivery.verification import VerifyReport
-    from cc_pipeline.lake.lake import Lake
-    from cc_pipeline.lake.slice import Slice
     from cc_pipeline.transport.client import Transport
 
 app = typer.Typer(
@@ -152,6 +147,8 @@ def parse_destination(text: str) -> str:
 def _deliver(
     question: LookupRequest, place: Transport, parallel: int, convert: bool, file_mb: int, crawl: str
 ) -> CopyReport:
+    import pyarrow as pa
+
     from cc_pipeline import progress
     from cc_pipeline.capture_columns import RECORD_KEY_NAMES
     from cc_pipeline.export.provenance import gather_provenance, name_of
@@ -160,7 +157,7 @@ def _deliver(
     from cc_pipeline.extraction.slice_selection import expand_targets
     from cc_pipeline.lake.slice import LOCATE
 
-    workspace = question.workspace
+    workspace, lake = question.workspace, question.workspace.lake
     slices = {*expand_targets(workspace, crawl, [target.slug for target in question.targets]).requested_slices}
     state = read_lake_state(workspace, question.targets, [crawl])
     notes = [row.note for row in state.slice_rows if row.stage == LOCATE.label and row.slice_ in slices]
@@ -174,10 +171,16 @@ def _deliver(
         workspace.address_of,
         gather_provenance(workspace, state, [crawl]).as_json(),
     )
-    captures = _read_rows(workspace.lake, state, "captures", slices, RECORD_KEY_NAMES)
+    captures, records = (
+        pa.Table.from_batches(
+            state.stream(lake, table, crawl, names, slices),
+            pa.schema([lake.specs[table].schema.field(name) for name in names]),
+        )
+        for table, names in (("captures", RECORD_KEY_NAMES), ("records", lake.specs["records"].schema.names))
+    )
     return copy_records(
         order,
-        add_planned_captures(_read_rows(workspace.lake, state, "records", slices), captures),
+        add_planned_captures(records, captures),
         workspace.storage,
         place,
         workspace.scratch,
@@ -186,23 +189,6 @@ def _deliver(
             f"upload {crawl}", done, total, f"{human_bytes(sent)} of {human_bytes(size)}"
         ),
     )
-
-
-def _read_rows(
-    lake: Lake, state: StoredState, table: str, slices: Collection[Slice], columns: Sequence[str] | None = None
-) -> pa.Table:
-    """``columns`` of the rows that ``state`` has of ``slices``, which are of one crawl."""
-    import pyarrow as pa
-
-    from cc_pipeline.lake.streaming import stream_rows
-
-    crawl = next(iter(slices)).crawl
-    requested = {slice_.target for slice_ in slices}
-    generations = {slug: one for slug, one in state.find_generations(table, crawl).items() if slug in requested}
-    where = {"crawl": crawl, "target": [*generations]}
-    schema = lake.specs[table].schema
-    schema = schema if columns is None else pa.schema([schema.field(name) for name in columns])
-    return pa.Table.from_batches(stream_rows(lake, table, where, schema.names, generations.values()), schema)
 
 
 def open_place(destination: str, endpoint: str | None, settings: Settings) -> Transport:
