@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import wraps
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,7 +35,15 @@ from cc_pipeline.lake.content_digests import compute_input_digest
 from cc_pipeline.lake.files import write_rows
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import HARVEST, MANIFEST, Slice, StageReport
-from cc_pipeline.lake.slices import Base, commit_stage, commit_written, draw_generations, find_stale, read_base
+from cc_pipeline.lake.slices import (
+    Base,
+    SlicesChanged,
+    commit_stage,
+    commit_written,
+    draw_generations,
+    find_stale,
+    read_base,
+)
 from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
@@ -50,6 +60,19 @@ def changed_list_digest(workspace: Workspace, crawl: str) -> str | None:
     return inputs[Slice(crawl)]["paths"] if find_stale(workspace.lake, MANIFEST, inputs) else None
 
 
+def _plan_again(commit: Callable[[Workspace, str], StageReport]) -> Callable[[Workspace, str], StageReport]:
+    """``commit``, called once more if another home harvested the same crawl meanwhile."""
+
+    @wraps(commit)
+    def commit_or_plan_again(workspace: Workspace, crawl: str) -> StageReport:
+        with suppress(SlicesChanged):
+            return commit(workspace, crawl)
+        return commit(workspace, crawl)
+
+    return commit_or_plan_again
+
+
+@_plan_again
 def commit_manifest(workspace: Workspace, crawl: str) -> StageReport:
     """Writes ``index_manifest``: one row per file of the crawl's columnar index; none, with the reason, for ARC years.
 
@@ -218,6 +241,7 @@ def repair_statistics(workspace: Workspace, crawl: str) -> StageReport:
     )
 
 
+@_plan_again
 def _commit_crawl(workspace: Workspace, crawl: str) -> StageReport:
     started = time.monotonic()
     lake, store, slice_ = workspace.lake, FooterStore(workspace.settings.footers_path), Slice(crawl)

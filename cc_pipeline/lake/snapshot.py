@@ -316,7 +316,7 @@ def _make_table(connection: duckdb.DuckDBPyConnection, table: LiveTable, copying
         connection.unregister("_generations")
     if copying is None:
         connection.execute(f"CREATE VIEW {name} AS {_build_select(connection, table)}")
-    elif copying.rows is None or not pinned.files or pinned.spec.key:
+    elif copying.rows is None or not pinned.files:
         connection.execute(f"CREATE TABLE {name} AS {_build_select(connection, table)}")
     else:
         connection.register("_rows", copying.rows(table))

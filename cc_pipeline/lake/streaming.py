@@ -24,8 +24,8 @@ from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.columns import with_columns
 from cc_pipeline.lake.damaged_files import DAMAGE_ADVICE
-from cc_pipeline.lake.keyed import read_newest
-from cc_pipeline.lake.lake import GENERATION, Lake, PinnedTable, lake_fault
+from cc_pipeline.lake.keyed import read_newest, select_newest
+from cc_pipeline.lake.lake import GENERATION, REMOVED, Lake, PinnedTable, lake_fault
 from cc_pipeline.lake.layout import StoredFile
 from cc_pipeline.lake.predicates import Where, scan
 from cc_pipeline.lake.slices import current_generations
@@ -203,7 +203,7 @@ def list_crawl_files(pinned: PinnedTable, crawl: str) -> tuple[str, ...]:
 
 
 def stream_live_rows(lake: Lake, table: LiveTable) -> pa.RecordBatchReader:
-    """The rows that count of a pinned table with slices, in the schema of its spec, in no order.
+    """The rows that count of a pinned table, in the schema of its spec, in no order.
 
     It reads through the lake's file system, so that a lake on S3 needs no extension of DuckDB. The reader raises
     ``EnvironmentFault`` when the lake cannot be read.
@@ -211,6 +211,11 @@ def stream_live_rows(lake: Lake, table: LiveTable) -> pa.RecordBatchReader:
     spec = table.pinned.spec
 
     def batches() -> Iterator[pa.RecordBatch]:
+        if spec.key:
+            stored = chain.from_iterable(stream_files(lake, table.whole, spec.stored_schema))
+            newest = select_newest(pa.Table.from_batches(stored, spec.stored_schema), spec.key)
+            yield from newest.filter(pc.invert(newest[REMOVED.name])).select(spec.schema.names).to_batches()
+            return
         yield from chain.from_iterable(stream_files(lake, table.whole, spec.schema))
         for batch in chain.from_iterable(stream_files(lake, table.mixed, spec.stored_schema)):
             is_live = pc.is_in(batch.column(GENERATION.name), value_set=table.generations)
