@@ -34,7 +34,7 @@ def test_a_purge_takes_what_lost_tasks_and_killed_drivers_left(
     made(mine, [goes, stays], spark(InProcess(run_twice)), PAGES)
     wanted = needles(mine)
 
-    def killed(*_: object) -> None:
+    def killed(*_: object, **__: object) -> None:
         raise Killed
 
     plans = tmp_path / "home" / "lake" / "records" / NEW / "plans"
