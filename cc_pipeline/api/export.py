@@ -247,7 +247,7 @@ def _no_records(state: StoredState, domains: Sequence[str]) -> EnvironmentFault:
             f"the captures of {names} in {', '.join(located_crawls)} are located and not fetched yet",
             f"Run it again: cc-pipeline run {domains[0]} --crawl {located_crawls[0]}",
         )
-    if crawls := sorted({row.slice_.crawl for row in state.slice_rows}, reverse=True):
+    if crawls := sorted({row.slice_.crawl for row in state.slice_rows if row.slice_.target}, reverse=True):
         return EnvironmentFault(
             f"{', '.join(crawls)} has no captures of {names}, so there are no records to export",
             f"Run it for another crawl: cc-pipeline run {domains[0]} --crawl …",
