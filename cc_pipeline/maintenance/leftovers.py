@@ -42,7 +42,7 @@ class Leftovers:
     def sentences(self) -> tuple[str, ...]:
         """A sentence for each kind of leftovers, or one that there are none."""
         if self.is_clean:
-            return ("no leftovers in any table, file of a table, or cc.duckdb",)
+            return ("no leftovers in any table or cc.duckdb; what killed runs did not commit goes after a week",)
         lines = [f"LEFT: {format_count(count, 'row')} in {table}" for table, count in self.rows.items()]
         counts = [
             (self.superseded, "superseded file", "of tables with its rows; a reader may have them open"),

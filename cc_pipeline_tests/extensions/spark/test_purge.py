@@ -49,7 +49,7 @@ def test_a_purge_takes_what_lost_tasks_and_killed_drivers_left(
                 patched.setattr(plan, "PARSER_VERSION", str(int(PARSER_VERSION) + 1))
                 parse_records(mine, NEW, [goes], engine=spark())
     assert len(list(plans.rglob("*.arrow"))) >= 2
-    assert len(find_unnamed_files(mine)) >= 2
+    assert find_unnamed_files(mine)
     with lease(mine.storage, NEW, "f" * 32, [stays]) as running:
         running.hold(())
         # of a job that runs, for another target
@@ -63,8 +63,12 @@ def test_a_purge_takes_what_lost_tasks_and_killed_drivers_left(
         assert beside.exists()
         assert file.exists()
         file.unlink()
-    assert report.waiting == 0
-    assert traces(tmp_path / "home", wanted) == []
-    assert [path for path in plans.rglob("*.arrow") if path != beside] == []
+    assert report.fetches == 0
+    # plans and files of killed drivers are in no table, and may be those of a job that runs: they are kept for a week
+    named = {Path(file).name for table in PAGES for file in mine.lake.pin(table).files}
+    left = [trace.partition(":")[0] for trace in traces(tmp_path / "home", wanted)]
+    assert [
+        path for path in left if not any(part in path for part in ("tables/", "plans/")) or Path(path).name in named
+    ] == []
     assert dangling(mine) == []
     assert set(mine.lake.read("records").column("target").to_pylist()) == {stays}
