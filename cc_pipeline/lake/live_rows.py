@@ -135,7 +135,9 @@ def _unfold_tables(rows: pa.Table) -> pa.Table:
     """A row for each table that a row of ``slices`` names."""
     names = ("crawl", "target", "stage", "epoch")
     added = [("table", pa.string()), ("generation", pa.int64()), ("rows", pa.int64())]
-    schema = pa.schema([*(rows.schema.field(name) for name in names), *(pa.field(*one) for one in added)])
+    schema = pa.schema(
+        [*(rows.schema.field(name) for name in names), *(pa.field(*name_and_type) for name_and_type in added)]
+    )
     if not rows.num_rows:
         return schema.empty_table()
     maps = rows["tables"].chunk(0)
@@ -150,15 +152,24 @@ def _unfold_tables(rows: pa.Table) -> pa.Table:
 def _judge(live: LiveRows, tables: Sequence[_Counted], crawls: Sequence[str], states: pa.Table) -> None:
     """Compares the rows of some crawls with their states, and notes which files have rows that count."""
     counts = [table.counts_of(crawls) for table in tables]
-    incomplete = [one for table, own in zip(tables, counts, strict=True) for one in table.find_incomplete(states, own)]
+    incomplete = [
+        incomplete_slice
+        for table, table_counts in zip(tables, counts, strict=True)
+        for incomplete_slice in table.find_incomplete(states, table_counts)
+    ]
     if incomplete:
-        keys = pa.array(sorted({f"{one.slice_.crawl} {one.slice_.target}" for one in incomplete}), pa.string())
+        keys = pa.array(
+            sorted(
+                {f"{incomplete_slice.slice_.crawl} {incomplete_slice.slice_.target}" for incomplete_slice in incomplete}
+            ),
+            pa.string(),
+        )
         is_left_out = pc.is_in(pc.binary_join_element_wise(states["crawl"], states["target"], " "), value_set=keys)
         live.hidden.update(_list_keys(states.filter(is_left_out)))
         states = states.filter(pc.invert(is_left_out))
         live.incomplete += incomplete
-    for table, own in zip(tables, counts, strict=True):
-        table.sort_files(states, own)
+    for table, table_counts in zip(tables, counts, strict=True):
+        table.sort_files(states, table_counts)
 
 
 @dataclass(slots=True)
@@ -198,8 +209,8 @@ class _Counted:
         committed = self._select(states)
         stored = counts.group_by("generation").aggregate([("rows", "sum")]).combine_chunks()
         positions = pc.index_in(committed["generation"], value_set=stored["generation"].combine_chunks())
-        found = pc.fill_null(stored["rows_sum"].combine_chunks().take(positions.combine_chunks()), 0)
-        wrong = committed.append_column("stored", found).filter(pc.not_equal(committed["rows"], found))
+        stored_rows = pc.fill_null(stored["rows_sum"].combine_chunks().take(positions.combine_chunks()), 0)
+        wrong = committed.append_column("stored", stored_rows).filter(pc.not_equal(committed["rows"], stored_rows))
         return [
             Incomplete(Slice(row["crawl"], row["target"]), row["stage"], row["table"], row["rows"], row["stored"])
             for row in wrong.to_pylist()
@@ -207,13 +218,13 @@ class _Counted:
 
     def sort_files(self, states: pa.Table, counts: pa.Table) -> None:
         """Notes which files have rows that count: all of their rows, or some."""
-        own = self._select(states)
-        is_live = pc.is_in(counts["generation"], value_set=own["generation"].combine_chunks())
+        table_states = self._select(states)
+        is_live = pc.is_in(counts["generation"], value_set=table_states["generation"].combine_chunks())
         counts = counts.append_column("is_live", is_live)
         by_file = counts.group_by("file").aggregate([("is_live", "all"), ("is_live", "any")])
         mixed = by_file.filter(pc.and_not(by_file["is_live_any"], by_file["is_live_all"]))["file"].cast(pa.string())
         self.whole += by_file.filter(by_file["is_live_all"])["file"].cast(pa.string()).to_pylist()
-        self.rows += pc.sum(own["rows"]).as_py() or 0
+        self.rows += pc.sum(table_states["rows"]).as_py() or 0
         if len(mixed):
             self.mixed += mixed.to_pylist()
             is_mixed = pc.is_in(counts["file"].cast(pa.string()), value_set=mixed.combine_chunks())
@@ -229,21 +240,27 @@ class _Counted:
 def _count(lake: Lake, table: str, files: Mapping[str, StoredFile], cache: Path | None) -> pa.Table:
     """The rows of each generation in each file."""
     path = None if cache is None else cache / f"{table}.parquet"
-    known = _COUNTS.empty_table()
+    cached_counts = _COUNTS.empty_table()
     if path is not None:
         with suppress(OSError, pa.ArrowException):
-            known = pq.read_table(path, read_dictionary=["file"]).cast(_COUNTS)
-    known = known.filter(pc.is_in(known["file"].cast(pa.string()), value_set=pa.array([*files], pa.string())))
+            cached_counts = pq.read_table(path, read_dictionary=["file"]).cast(_COUNTS)
+    cached_counts = cached_counts.filter(
+        pc.is_in(cached_counts["file"].cast(pa.string()), value_set=pa.array([*files], pa.string()))
+    )
     # a filtered dictionary still has the files that are gone
-    known = known.set_column(0, _COUNTS.field(0), known["file"].cast(pa.string()).dictionary_encode())
-    counted = {*pc.unique(known["file"].cast(pa.string())).to_pylist()}
+    cached_counts = cached_counts.set_column(
+        0, _COUNTS.field(0), cached_counts["file"].cast(pa.string()).dictionary_encode()
+    )
+    counted_files = {*pc.unique(cached_counts["file"].cast(pa.string())).to_pylist()}
     rows = [
         {"file": name, "generation": generation, "rows": count}
         for name, file in files.items()
-        if name not in counted
+        if name not in counted_files
         for generation, count in count_generations(lake, table, file).items()
     ]
-    counts = pa.concat_tables([known, pa.Table.from_pylist(rows, _COUNTS)]).unify_dictionaries().combine_chunks()
+    counts = (
+        pa.concat_tables([cached_counts, pa.Table.from_pylist(rows, _COUNTS)]).unify_dictionaries().combine_chunks()
+    )
     if path is not None and rows:
         # without it, the next publication counts again
         with suppress(OSError), written_whole(path) as part:
