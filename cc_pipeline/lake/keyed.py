@@ -24,6 +24,10 @@ from cc_pipeline.lake.predicates import Where, scan
 #: How often a commit is tried while other processes commit to the same table first.
 TRIES: Final = 50
 
+#: Answers that are kept in memory, and the rows, and the characters of the question, that one of them may have.
+_MAX_KEPT_ANSWERS: Final = 64
+_MAX_KEPT_ROWS: Final = 1_000
+
 Row = dict[str, Any]
 
 
@@ -46,6 +50,10 @@ def newest_rows(
     too."""
     names = list(dict.fromkeys([*spec.key, SEQ.name, REMOVED.name, *(columns or spec.stored_schema.names), *where]))
     schema = pa.schema([spec.stored_schema.field(name) for name in names])
+    # the rows of a version never change, and a command asks for the same ones many times
+    question = (spec.name, handle.version(), tuple(names), repr(sorted(where.items())))
+    if (answer := lake.newest_rows.get(question)) is not None:
+        return answer
     # another column may have had another value in a row that was superseded
     of_key = {name: value for name, value in where.items() if name in spec.key}
     try:
@@ -56,6 +64,10 @@ def newest_rows(
     for name, value in where.items():
         if name not in of_key:
             rows = rows.filter(pc.is_in(rows[name], pa.array([value] if isinstance(value, str) else list(value))))
+    if rows.num_rows <= _MAX_KEPT_ROWS and len(question[3]) <= _MAX_KEPT_ROWS:
+        if len(lake.newest_rows) >= _MAX_KEPT_ANSWERS:
+            lake.newest_rows.clear()
+        lake.newest_rows[question] = rows
     return rows
 
 

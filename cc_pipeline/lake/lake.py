@@ -149,6 +149,8 @@ class Lake:
         self._lock = threading.RLock()
         #: The newest version of each table that this object has seen on disk.
         self._durable: dict[str, int] = {}
+        #: Answers of ``keyed.newest_rows``: by table, version, columns and condition.
+        self.newest_rows: dict[tuple[str, int, tuple[str, ...], str], pa.Table] = {}
 
     def address(self, table: str) -> str:
         """The address of the table."""
