@@ -239,9 +239,11 @@ def replace_slice(workspace: Workspace) -> dict[str, float]:
 def ask(workspace: Workspace, maintenance: bool) -> dict[str, float]:
     """Seconds (wall and processor) of each step, and this process's peak in MB after it.
 
-    A new small partition; a publication; where asked for, maintenance; an analyst's two questions.
+    A new small partition; a publication, after one that counted the rows of the files; where asked for, maintenance;
+    an analyst's two questions.
     """
     found: dict[str, float] = {}
+    publish_warehouse(workspace)
     _timed(found, "pages", lambda: extract(workspace, parse_target(ASKED)))
     _timed(found, "publish", lambda: publish_warehouse(workspace))
     if maintenance:

@@ -31,6 +31,9 @@ class Prefix(str):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        return f"Prefix({str(self)!r})"
+
 
 def scan(handle: DeltaTable, schema: pa.Schema, where: Where) -> Iterator[pa.RecordBatch]:
     """The rows whose columns equal ``where`` (a value, or any of a sequence), in ``schema``, batch by batch, whether
