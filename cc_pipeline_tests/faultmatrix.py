@@ -21,6 +21,7 @@ from unittest import mock
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 
 from cc_pipeline.capture_columns import RECORD_KEY_NAMES
 from cc_pipeline.errors import EnvironmentFault, Incomplete
@@ -36,7 +37,6 @@ from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.stores.answer import S3Options, Timeouts
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
-from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.source_client import SourceOptions

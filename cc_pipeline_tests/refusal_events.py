@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from cc_pipeline.transport.circuit_breaker import Failed, Gave
+
 from cc_pipeline.transport.faults import FaultKind, Refusal
 
 

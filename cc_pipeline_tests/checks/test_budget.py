@@ -6,15 +6,15 @@ import time
 from pathlib import Path
 
 import pytest
+from cc_pipeline.transport.budget import Budget
+from cc_pipeline.transport.circuit_breaker import RATE_REFUSALS
+from cc_pipeline.transport.states import reset_breaker
 
 from cc_pipeline.automation.source_state import find_source_trouble
 from cc_pipeline.checks.doctor import budget_findings
 from cc_pipeline.cli.commands.plan import _duration_note
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline.transport.budget import Budget
-from cc_pipeline.transport.circuit_breaker import RATE_REFUSALS
-from cc_pipeline.transport.states import reset_breaker
 from cc_pipeline.workspace.workspace import Workspace, limits_of, open_transport, rate_now
 from cc_pipeline_tests.refusal_events import asked_for_less, forbidden, gave
 

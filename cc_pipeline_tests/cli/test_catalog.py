@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from cc_pipeline.checks.doctor import budget_findings
-from cc_pipeline.settings import load_settings
 from cc_pipeline.transport.budget import Budget
 from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.rates import SourceLimits
+
+from cc_pipeline.checks.doctor import budget_findings
+from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 from cc_pipeline_tests.refusal_events import forbidden
 

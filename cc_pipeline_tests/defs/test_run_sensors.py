@@ -11,6 +11,10 @@ from unittest.mock import ANY
 
 import dagster as dg
 import pytest
+from cc_pipeline.transport.budget import Budget
+from cc_pipeline.transport.circuit_breaker import RefusalPolicy
+from cc_pipeline.transport.rates import SourceLimits
+from cc_pipeline.transport.states import reset_breaker
 
 import cc_pipeline.defs.automation.sensors as run_sensors
 from cc_pipeline.defs.automation.sensors import name_partitions
@@ -20,10 +24,6 @@ from cc_pipeline.defs.resources import limit_wait
 from cc_pipeline.locks import locked
 from cc_pipeline.publish.publish import PublicationLag, find_publication_lag
 from cc_pipeline.settings import load_settings
-from cc_pipeline.transport.budget import Budget
-from cc_pipeline.transport.circuit_breaker import RefusalPolicy
-from cc_pipeline.transport.rates import SourceLimits
-from cc_pipeline.transport.states import reset_breaker
 from cc_pipeline_tests.defs.graph import execute_listed, listed_run, sensor
 from cc_pipeline_tests.refusal_events import forbidden
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, publish, workspace_of

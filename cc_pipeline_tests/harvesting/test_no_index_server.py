@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from cc_pipeline.transport.states import budget_state
 
 from cc_pipeline.automation.known_keys import known_keys
 from cc_pipeline.checks.asset_checks import crawl_list_current
@@ -20,7 +21,6 @@ from cc_pipeline.harvesting.crawls import commit_crawls, crawls_are_listed, find
 from cc_pipeline.settings import load_settings, source_addresses
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport.ranges import RetryPolicy
-from cc_pipeline.transport.states import budget_state
 from cc_pipeline.workspace import crawl_list as collinfo
 from cc_pipeline.workspace import workspace as workspaces
 from cc_pipeline.workspace.crawl_list import read_crawl_list

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 
 from cc_pipeline.commoncrawl.key_ranges import btree_key
 from cc_pipeline.commoncrawl.paths import cluster_key, parse_arc_key
@@ -25,7 +26,6 @@ from cc_pipeline.testing.mini_crawl.generate import generate
 from cc_pipeline.testing.mini_crawl.indexes import write_zipnum
 from cc_pipeline.testing.mini_crawl.spec import TEST, CrawlSpec, MiniCrawlSpec
 from cc_pipeline.testing.mini_crawl.truth import Capture, MiniCrawlTruth
-from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault
 from cc_pipeline.transport.ranges import RetryPolicy

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from cc_pipeline.transport.pieces import PIECE
 
 from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.records.fetch import Planned, fetch_records
@@ -16,7 +17,6 @@ from cc_pipeline.records.locations import LocationCollector
 from cc_pipeline.records.orders import Order, RecordOptions
 from cc_pipeline.records.range_plan import Coalescing, part_of, plan_ranges, split_range
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.pieces import PIECE
 from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FaultServer, FaultServerProcess, Rule
 from cc_pipeline_tests.records.planned import captures_table, html_record, shelf_at

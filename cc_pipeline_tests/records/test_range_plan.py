@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from cc_pipeline.transport.pieces import PIECE
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -18,7 +19,6 @@ from cc_pipeline.records.range_plan import (
     plan_ranges,
     price_of,
 )
-from cc_pipeline.transport.pieces import PIECE
 from cc_pipeline_tests.records.planned import captures_table
 
 CRAWL = "CC-MAIN-2024-22"

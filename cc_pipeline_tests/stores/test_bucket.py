@@ -11,12 +11,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
 from cc_pipeline.maintenance.maintain import hold_lease
 from cc_pipeline.stores.answer import S3Options, Timeouts
 from cc_pipeline.stores.s3 import PART_BYTES
-from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.ranges import RetryPolicy

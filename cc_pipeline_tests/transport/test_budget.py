@@ -16,15 +16,8 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
-
-from cc_pipeline.errors import UserInputError
-from cc_pipeline.transport import circuit_breaker
 from cc_pipeline.transport.budget import Budget, OpenBreaker, SlotReservation, openings, take_over
 from cc_pipeline.transport.circuit_breaker import CLOCK_JUMP, BreakerOpen, RefusalPolicy
-from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 from cc_pipeline.transport.rates import (
     JITTER,
     OWN_BUCKET_RATE,
@@ -36,8 +29,15 @@ from cc_pipeline.transport.rates import (
     slot_spacing,
     window_of,
 )
-from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline.transport.states import budget_state, reset_breaker
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.transport import circuit_breaker
+from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.ranges import ByteRange, RangeBytes
+from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.refusal_events import asked_for_less, busy, forbidden, gave
 

@@ -9,6 +9,7 @@ from itertools import accumulate, cycle
 from pathlib import Path
 
 import pytest
+from cc_pipeline.transport.pieces import PIECE, Pieces, peak_memory
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +17,6 @@ from cc_pipeline.stores.answer import Answer
 from cc_pipeline.transport import pieces as of_pieces
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, Finding, RangeFault, Verified
-from cc_pipeline.transport.pieces import PIECE, Pieces, peak_memory
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FaultServer, Rule

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from cc_pipeline.transport.states import budget_state
 
 from cc_pipeline.addresses import Access
 from cc_pipeline.stores import web
@@ -22,7 +23,6 @@ from cc_pipeline.transport.faults import FaultKind, RangeFault, retry_after
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline.transport.redirects import Undeclared, declared_hosts, target_of
 from cc_pipeline.transport.source_client import SourceOptions
-from cc_pipeline.transport.states import budget_state
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 
 QUICK = RetryPolicy(attempts=2, base=0.001, longest=0.005)

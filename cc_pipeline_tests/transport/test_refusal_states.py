@@ -9,10 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from cc_pipeline.transport import circuit_breaker
 from cc_pipeline.transport.budget import read_state
 from cc_pipeline.transport.circuit_breaker import (
     LOWERED_RATE_LIFE,
@@ -37,8 +33,12 @@ from cc_pipeline.transport.circuit_breaker import (
     remembered,
     reset_by_user,
 )
-from cc_pipeline.transport.faults import FaultKind, Refusal, judge_status
 from cc_pipeline.transport.rates import FRONT
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_pipeline.transport import circuit_breaker
+from cc_pipeline.transport.faults import FaultKind, Refusal, judge_status
 from cc_pipeline_tests.frontmanners import Front as Recorded
 from cc_pipeline_tests.frontmanners import Manners, Request, Wave
 

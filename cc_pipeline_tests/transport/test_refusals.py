@@ -9,19 +9,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from cc_pipeline.transport.budget import Budget
+from cc_pipeline.transport.circuit_breaker import RefusalPolicy
+from cc_pipeline.transport.rates import SourceLimits
+from cc_pipeline.transport.states import budget_state, reset_breaker
 
 from cc_pipeline import progress
 from cc_pipeline.errors import SourceRefuses
 from cc_pipeline.transport import budget, rate_limiter
 from cc_pipeline.transport import circuit_breaker as states_of_refusals
-from cc_pipeline.transport.budget import Budget
-from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
-from cc_pipeline.transport.rates import SourceLimits
 from cc_pipeline.transport.source_client import SourceOptions
-from cc_pipeline.transport.states import budget_state, reset_breaker
 from cc_pipeline_tests.faultserver import FaultServer, Hit, Rule, asked_again
 from cc_pipeline_tests.frontmanners import Manners, Wave
 from cc_pipeline_tests.refusal_events import forbidden, gave

@@ -11,9 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.transport import budget as sharing
 from cc_pipeline.transport.budget import (
     EVERY_HOST,
     REMOTE_SHARE_LIFE,
@@ -27,6 +24,9 @@ from cc_pipeline.transport.budget import (
 from cc_pipeline.transport.circuit_breaker import BreakerOpen, RefusalPolicy
 from cc_pipeline.transport.rates import SourceLimits, shared_among
 from cc_pipeline.transport.states import budget_state, reset_breaker
+
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.transport import budget as sharing
 from cc_pipeline_tests.refusal_events import forbidden
 
 HOST = "example.org"

@@ -8,9 +8,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy

@@ -17,13 +17,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cc_pipeline.transport.budget import OpenBreaker
+
 from cc_pipeline.errors import PlaceFault
 from cc_pipeline.extensions.spark import code_check as worker_facts
 from cc_pipeline.extensions.spark import job
 from cc_pipeline.extraction.run import PartitionResult, extract
 from cc_pipeline.progress import progress_to
 from cc_pipeline.settings import load_settings
-from cc_pipeline.transport.budget import OpenBreaker
 from cc_pipeline.workspace.workspace import open_workspace
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cc_pipeline.transport.budget import OpenBreaker, openings, take_over
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
@@ -36,7 +37,6 @@ from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.sweep import sweep
 from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.transport import circuit_breaker
-from cc_pipeline.transport.budget import OpenBreaker, openings, take_over
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extensions.spark.compared import Bucket, located, made, slugs_of

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from cc_pipeline.transport.budget import OpenBreaker
 
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, Incomplete, UserInputError
 from cc_pipeline.extensions.spark.messages import Facts, Failed, Inbox, Outbox, Progress, Refused, RemoteError
@@ -14,7 +15,6 @@ from cc_pipeline.extensions.spark.messages import error_from_json as from_json
 from cc_pipeline.extraction.failure_isolation import affects_all_targets
 from cc_pipeline.extraction.run import PartitionResult
 from cc_pipeline.lake.slice import StageReport
-from cc_pipeline.transport.budget import OpenBreaker
 from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
 
 REPORT = StageReport(

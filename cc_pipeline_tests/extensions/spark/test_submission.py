@@ -20,6 +20,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from cc_pipeline.transport.budget import OpenBreaker
 
 from cc_pipeline import locks
 from cc_pipeline.commoncrawl.target_text import parse_target
@@ -32,7 +33,6 @@ from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.home import read_note
 from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.transport import budget as sharing
-from cc_pipeline.transport.budget import OpenBreaker
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
 from cc_pipeline_tests.defs.graph import cc_pipeline, definitions, recorded
