@@ -55,8 +55,8 @@ OPTIONS: Final = RecordOptions(coalescing=TOGETHER)
 RETRY: Final = RetryPolicy(base=0.001, longest=0.002)
 REFUSALS: Final = RefusalPolicy(probes=(0.02, 0.05, 0.1), wait=0.25)
 #: For answers that never end. With any other fault a busy machine must not look like a slow source.
-SHORT_TIMEOUTS: Final = Timeouts(connect=5, silence=0.8, total=1.2, slowest=1_000_000)
-LONG_TIMEOUTS: Final = Timeouts(connect=30, silence=30, total=60)
+SHORT_TIMEOUTS: Final = Timeouts(connect=5, silence=0.8, window=1.2, slowest=1_000_000)
+LONG_TIMEOUTS: Final = Timeouts(connect=30, silence=30, window=60)
 #: Faults that only a timeout ends.
 SLOW_KINDS: Final = frozenset({"stall", "drip"})
 

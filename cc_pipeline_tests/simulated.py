@@ -1,4 +1,4 @@
-"""Requests to a host that does not exist, on a clock that jumps: hours pass in a moment, and in the same way each time."""
+"""Requests to a host that does not exist, on a clock that jumps: hours pass in a moment, each time in the same way."""
 
 from __future__ import annotations
 
@@ -86,11 +86,15 @@ def fetch_all(
     wait: float = WAIT_ATTENDED,
     latency: float = 0.3,
     spread: float = 0.05,
+    retry_after: float | None = None,
     seed: int = 7,
 ) -> Result:
     """Requests ``keys``, so many at a time, of a host that answers by ``rule`` after ``latency`` seconds."""
+    random.seed(seed)
     return simulate(
-        partial(_fetch_all, list(keys), rule, side_by_side, limits, wait, latency, spread, random.Random(seed))
+        partial(
+            _fetch_all, list(keys), rule, side_by_side, limits, wait, latency, spread, retry_after, random.Random(seed)
+        )
     )
 
 
@@ -102,6 +106,7 @@ async def _fetch_all(
     wait: float,
     latency: float,
     spread: float,
+    retry_after: float | None,
     draw: random.Random,
     loop: SimulatedLoop,
 ) -> Result:
@@ -114,7 +119,8 @@ async def _fetch_all(
         status = rule(key, loop.time() - EPOCH)
         result.statuses.append(status)
         await asyncio.sleep(latency / 2)
-        return Answer(status, {}, b"")
+        headers = {} if retry_after is None or status == 200 else {"retry-after": str(retry_after)}
+        return Answer(status, headers, b"")
 
     async def work() -> None:
         while keys:
@@ -134,7 +140,7 @@ def by_chance(share: float, seed: int) -> Rule:
 
 
 def limited_to(rate: float, status: int = 503) -> Rule:
-    """A limiter without burst, as nginx's ``limit_req``: refuses what comes sooner after the last than its rate says."""
+    """A limiter without burst, as nginx's ``limit_req``: refuses what comes too soon after the last that it took."""
     last = -1e9
 
     def rule(key: str, now: float) -> int:

@@ -368,7 +368,7 @@ def judge_status(status: int, headers: Mapping[str, str], body: bytes) -> Findin
     if status == 403:
         return Finding(FaultKind.FORBIDDEN, detail, wait, is_refusal=True)
     if status >= 500 or status in (408, 425):
-        return Finding(FaultKind.SERVER_ERROR, detail, wait, is_refusal=status in _FRONT_TROUBLE or wait is not None)
+        return Finding(FaultKind.SERVER_ERROR, detail, wait, is_refusal=status in _FRONT_TROUBLE or bool(wait))
     if 300 <= status < 400:
         # a source may repeat the credentials of the request in it
         location = headers.get("location", "")

@@ -108,8 +108,8 @@ def fetch(
     **options: object,
 ) -> Fetched:
     retry = RetryPolicy(attempts=3, base=0.001, longest=0.002)
-    brief = Timeouts(connect=20, silence=1, total=2, slowest=1_000_000)
-    timeouts = brief if silent else Timeouts(connect=20, silence=20, total=30, slowest=1_000_000)
+    brief = Timeouts(connect=20, silence=1, window=2, slowest=1_000_000)
+    timeouts = brief if silent else Timeouts(connect=20, silence=20, window=30, slowest=1_000_000)
     chosen: dict[str, object] = {"coalescing": Coalescing(gap=0), "give_up_after": 200} | options
     with Transport(url, SourceOptions(retry=retry, timeouts=timeouts)) as transport, shelf_at(lake) as storage:
         result = fetch_table(

@@ -25,8 +25,8 @@ from cc_pipeline_tests.motoserver import CREDENTIALS, moto_server
 from cc_pipeline_tests.ports import free_port
 
 #: Long enough for an answer on a busy machine, for the kinds that are not silent.
-PATIENT = Timeouts(connect=10, silence=20, total=40.0, slowest=50_000_000)
-QUICK = Timeouts(connect=1, silence=0.4, total=1.0, slowest=50_000_000)
+PATIENT = Timeouts(connect=10, silence=20, window=40.0, slowest=50_000_000)
+QUICK = Timeouts(connect=1, silence=0.4, window=1.0, slowest=50_000_000)
 ONCE = RetryPolicy(attempts=1)
 #: What the server sends for (method, path with query): status, headers, body; ``None`` is silence.
 Script = Callable[[str, str], tuple[int, dict[str, str], bytes] | None]
