@@ -21,7 +21,6 @@ from unittest import mock
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 
 from cc_pipeline.capture_columns import RECORD_KEY_NAMES
 from cc_pipeline.errors import EnvironmentFault, Incomplete
@@ -53,7 +52,6 @@ TOGETHER: Final = Coalescing(gap=8_000, span=16_000)
 OPTIONS: Final = RecordOptions(coalescing=TOGETHER)
 #: Waits that a test can afford. The numbers of attempts are the real ones.
 RETRY: Final = RetryPolicy(base=0.001, longest=0.002)
-REFUSALS: Final = RefusalPolicy(probes=(0.02, 0.05, 0.1), wait=0.25)
 #: For answers that never end. With any other fault a busy machine must not look like a slow source.
 SHORT_TIMEOUTS: Final = Timeouts(connect=5, silence=0.8, window=1.2, slowest=1_000_000)
 LONG_TIMEOUTS: Final = Timeouts(connect=30, silence=30, window=60)
@@ -353,7 +351,7 @@ def _give_transport(workspace: Workspace, timeouts: Timeouts) -> None:
         SourceOptions(
             retry=RETRY,
             timeouts=timeouts,
-            refusals=REFUSALS,
+            wait=0.25,
             s3=S3Options(endpoint=settings.s3_endpoint, anonymous=settings.s3_anonymous),
         ),
     )

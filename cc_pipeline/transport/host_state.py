@@ -37,7 +37,7 @@ LONGEST_PAUSE: Final = 3_600.0
 #: Refusals in a row from which the host refuses, and not the object or chance. At one in five by chance ("on a bad
 #: day, independent of request rate", a user, August 2026) such a row comes once in 150 requests and costs 5 s.
 ROW: Final = 3
-#: Seconds of the pause after which an object that was refused alone is given up: eleven minutes after its first refusal.
+#: Seconds of the pause after which an object that was refused alone is given up, ten minutes after its first refusal.
 ALONE_PAUSE: Final = 320.0
 #: Points of a refusal, and the points that halve the rate. One in five by chance reaches them once in 2,000 answers;
 #: a limiter that refuses every other request, after 30.

@@ -9,7 +9,7 @@ import pytest
 from cc_pipeline.errors import EnvironmentFault, SourceRefuses
 from cc_pipeline.harvesting.archives import archive_files
 from cc_pipeline.harvesting.crawl_index import commit_manifest, harvest_footers
-from cc_pipeline.transport import circuit_breaker
+from cc_pipeline.transport import host_state, rate_limiter
 from cc_pipeline_tests.faultserver import FaultServer, Rule, asked_again
 from cc_pipeline_tests.frontmanners import Manners, Wave
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, workspace_of
@@ -26,8 +26,8 @@ def test_a_window_of_refusals_ends_well_by_itself(
 ) -> None:
     seconds, probes = 0.3, 2
     # as by default, a hundred times as fast
-    monkeypatch.setattr(circuit_breaker, "PROBES", (0.05, 0.15, 0.6))
-    monkeypatch.setattr(circuit_breaker, "WAIT", 20.0)
+    monkeypatch.setattr(host_state, "FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(rate_limiter, "WAIT", 20.0)
     with FaultServer(bucket[0], latency=0.005) as server:
         workspace = workspace_of(server.url, tmp_path, subsets=SUBSETS, concurrency=2)
         server.set_manners(Manners(wave=Wave(2, seconds, 403, "*.parquet")))

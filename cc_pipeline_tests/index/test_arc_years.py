@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 
 from cc_pipeline.commoncrawl.key_ranges import btree_key
 from cc_pipeline.commoncrawl.paths import cluster_key, parse_arc_key
@@ -188,11 +187,11 @@ def test_a_cdx_that_alone_is_refused_is_taken_for_absent_where_the_source_gives_
     refuses_all = FaultServer(root, rules=[Rule("403", times=None)])
     with (
         refuses_all as server,
-        Transport(server.url, SourceOptions(retry=QUICK, refusals=RefusalPolicy(wait=0))) as transport,
+        Transport(server.url, SourceOptions(retry=QUICK, wait=0.0)) as transport,
     ):
         with pytest.raises(RangeFault) as raised:
             look_up(CRAWL_2012, ["warc"], [target], IndexSources(transport))
-        assert raised.value.kind is FaultKind.BREAKER_OPEN
+        assert raised.value.kind is FaultKind.REFUSED
 
 
 def _quick(server: FaultServer) -> Transport:

@@ -28,7 +28,7 @@ def rows(title: str) -> list[list[str]]:
 
 def attempts(kind: FaultKind) -> int:
     """How often the retry policy lets a range of this kind be requested."""
-    if kind is FaultKind.BREAKER_OPEN:
+    if kind is FaultKind.REFUSED:
         return 0
     policy, finding = RetryPolicy(), Finding(kind, "")
     return next(number for number in range(1, 100) if policy.next_wait(finding, number, 0.0) is None)

@@ -36,7 +36,7 @@ VARYING = ("fetched_at", "attempts", "stored_file", "stored_offset", "stored_len
 #: else comes through; over a tenth of the ranges they become rows.
 PERSISTENT = {
     # where nothing else is asked for, a refused range may stand for a source that refuses
-    "403": {"forbidden", "breaker_open"},
+    "403": {"forbidden", "refused"},
     "404": {"not_found"},
     "416": {"range_not_satisfiable"},
     "429": {"throttled"},
@@ -374,15 +374,6 @@ def test_a_second_etag_is_no_excuse_for_bad_records() -> None:
     assert [patience.is_same_object("f", etag) for etag in ("a", "a", "b", "b", "a")] == [True, True, False, True, True]
     patience.bad("f")
     assert [patience.is_same_object("f", etag) for etag in ("b", "a")] == [False, True]
-
-
-def test_an_etag_counts_once_for_an_answer_however_many_pieces_it_gives() -> None:
-    patience = FetchRetryPolicy(25)
-    patience.add_ranges([PlannedRange("f", 0, 9, (0,))])
-    for etag, same in (("a", True), ("b", False), ("c", False), ("d", True), ("e", True)):
-        assert [patience.is_same_object("f", etag, first=first) for first in (True, False, False)] == [same] * 3
-    # nor does the verdict on an answer change while it arrives
-    assert patience.is_same_object("f", "a", first=False)
 
 
 def test_etags_that_are_new_each_time_are_not_all_remembered() -> None:

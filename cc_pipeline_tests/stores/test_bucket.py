@@ -11,7 +11,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
 from cc_pipeline.maintenance.maintain import hold_lease
@@ -89,10 +88,9 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def place_at(endpoint: str, retry: RetryPolicy = ONCE, timeouts: Timeouts = PATIENT) -> Transport:
     # what a place of our own refuses is a matter of the object
-    of_objects = RefusalPolicy(probes=())
     return Transport(
         "s3://mine/prefix",
-        SourceOptions(retry=retry, timeouts=timeouts, refusals=of_objects, s3=S3Options(endpoint=endpoint)),
+        SourceOptions(retry=retry, timeouts=timeouts, pauses=False, s3=S3Options(endpoint=endpoint)),
     )
 
 

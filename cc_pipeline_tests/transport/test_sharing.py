@@ -19,12 +19,12 @@ import pytest
 from cc_pipeline.errors import EnvironmentFault, SourceRefuses
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.host_file import HostFile, read_hosts, reset_host
-from cc_pipeline.transport.host_state import Refusal
 from cc_pipeline.transport.limits import SourceLimits
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline.transport.slots import Slots
 from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.refusing_hosts import make_refuse
 
 SPAWN = multiprocessing.get_context("spawn")
 LIMITS = SourceLimits(rate=1_000.0, concurrency=4)
@@ -156,12 +156,7 @@ def test_a_second_process_does_not_wait_for_a_share_that_nobody_uses(bucket: Pat
 def test_another_process_waits_too_until_a_person_resets_the_host(bucket: Path, tmp_path: Path) -> None:
     path = tmp_path / "budget.sqlite"
     with FaultServer(bucket) as server, Transport(server.url, options(path, wait=0.0)) as transport:
-        file = HostFile(path, transport.host, LIMITS)
-        for key in ("a", "b", "c"):
-            # refused a minute in the future, so that the pause does not end meanwhile
-            refusal = Refusal(key, time.time() + 50, time.time() + 50, "status 503")
-            file.change(lambda state, refusal=refusal: state.refused(LIMITS, refusal))
-        file.close()
+        make_refuse(path, transport.host, LIMITS, status=503)
         [report] = read_hosts(path)
         assert (report.host, report.refuses_until is None, report.last_refusal) == (transport.host, False, "status 503")
         with pytest.raises(SourceRefuses, match="status 503"):

@@ -312,18 +312,18 @@ def source_breaker(
     refusing_host = find_refusing_host(workspace)
     previous_state = context.cursor or "closed"
     if refusing_host is None:
-        words, breaker_state = f"requests are sent to {workspace.settings.source} as usual", "closed"
+        words, source_state = f"requests are sent to {workspace.settings.source} as usual", "answers"
     else:
         words = (
             f"{refusing_host.host} refuses requests ({refusing_host.last_refusal}): none is sent until "
             f"{refusing_host.refuses_until:%Y-%m-%d %H:%M} UTC. To try at once: "
             f"cc-pipeline doctor --reset-host {refusing_host.host}"
         )
-        breaker_state = "open"
-    if breaker_state != previous_state:
+        source_state = "refuses"
+    if source_state != previous_state:
         context.log.warning(words)
-        _notify(context.log, workspace.settings, {"event": f"circuit breaker {breaker_state}", "reason": words})
-    return dg.SensorResult(skip_reason=words, cursor=breaker_state)
+        _notify(context.log, workspace.settings, {"event": f"source {source_state}", "reason": words})
+    return dg.SensorResult(skip_reason=words, cursor=source_state)
 
 
 @sensor(seconds=60, job="publish")
