@@ -109,10 +109,10 @@ def test_absent_is_said_only_of_404_and_remembered_for_a_day(bucket: Bucket, tmp
 
 
 def test_a_refusal_is_unknown_and_never_absent(bucket: Bucket, tmp_path: Path) -> None:
-    with FaultServer(bucket[0], rules=[Rule("429", times=None)]) as server:
+    with FaultServer(bucket[0], rules=[Rule("500", times=None)]) as server:
         for _ in range(2):
             workspace = workspace_of(server.url, tmp_path, collinfo=f"{closed_port()}/collinfo.json")
-            with pytest.raises(EnvironmentFault, match=f"whether .* has {NEW}: .*429.*less than a min") as unsure:
+            with pytest.raises(EnvironmentFault, match=f"whether .* has {NEW}: .*500.*less than a min") as unsure:
                 find_crawl(workspace, NEW)
         assert "next check is possible after" in str(unsure.value)
     assert len(heads(server)) == RetryPolicy().attempts, "what was found out is remembered"

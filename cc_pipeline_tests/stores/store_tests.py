@@ -58,7 +58,7 @@ class StoreTests:
         async def work(store: Store) -> None:
             for span, (start, stop) in spans.items():
                 answer = await store.fetch(_KEY, span)
-                assert (answer.status, answer.body, answer.taken_bytes) == (206, _DATA[start:stop], 0), span
+                assert (answer.status, answer.body) == (206, _DATA[start:stop]), span
                 assert answer.headers["content-range"] == f"bytes {start}-{stop - 1}/{size}"
 
         self._run({_KEY: _DATA, "other": b"other"}, work)

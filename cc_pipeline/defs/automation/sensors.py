@@ -310,7 +310,7 @@ def source_breaker(
         from cc_pipeline.automation.source_state import find_refusing_host
 
     refusing_host = find_refusing_host(workspace)
-    previous_state = context.cursor or "closed"
+    previous_state = context.cursor or "answers"
     if refusing_host is None:
         words, source_state = f"requests are sent to {workspace.settings.source} as usual", "answers"
     else:
