@@ -29,7 +29,7 @@ from cc_pipeline.index.catalog.from_footers import crawl_tables
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.rates import default_limits
+from cc_pipeline.transport.limits import default_limits
 from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FaultServerProcess
 from cc_pipeline_tests.peak import own_peak

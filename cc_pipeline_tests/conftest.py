@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import TEST
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
-from cc_pipeline.transport import circuit_breaker
+from cc_pipeline.transport import host_state, rate_limiter
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace import workspace as workspaces
 from cc_pipeline_tests.closing import close_all
@@ -103,8 +103,8 @@ def _keeping(create_engine: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.fixture(autouse=True)
 def waits_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A source that refuses is probed soon, and not waited for long; one that fails is asked as often, and soon."""
-    monkeypatch.setattr(circuit_breaker, "PROBES", (0.02, 0.05, 0.1))
-    monkeypatch.setattr(circuit_breaker, "WAIT", 0.25)
+    monkeypatch.setattr(host_state, "FIRST_PAUSE", 0.02)
+    monkeypatch.setattr(rate_limiter, "WAIT", 0.25)
     monkeypatch.setattr(workspaces, "RetryPolicy", partial(RetryPolicy, base=0.01, longest=0.05))
     monkeypatch.setattr(workspaces, "_LIST_RETRY", replace(workspaces._LIST_RETRY, base=0.01, longest=0.05))
 

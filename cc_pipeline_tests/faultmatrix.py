@@ -36,7 +36,6 @@ from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.stores.answer import S3Options, Timeouts
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
-from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.source_client import SourceOptions
@@ -53,10 +52,9 @@ TOGETHER: Final = Coalescing(gap=8_000, span=16_000)
 OPTIONS: Final = RecordOptions(coalescing=TOGETHER)
 #: Waits that a test can afford. The numbers of attempts are the real ones.
 RETRY: Final = RetryPolicy(base=0.001, longest=0.002)
-REFUSALS: Final = RefusalPolicy(probes=(0.02, 0.05, 0.1), wait=0.25)
 #: For answers that never end. With any other fault a busy machine must not look like a slow source.
-SHORT_TIMEOUTS: Final = Timeouts(connect=5, silence=0.8, total=1.2, slowest=1_000_000)
-LONG_TIMEOUTS: Final = Timeouts(connect=30, silence=30, total=60)
+SHORT_TIMEOUTS: Final = Timeouts(connect=5, silence=0.8, window=1.2, slowest=1_000_000)
+LONG_TIMEOUTS: Final = Timeouts(connect=30, silence=30, window=60)
 #: Faults that only a timeout ends.
 SLOW_KINDS: Final = frozenset({"stall", "drip"})
 
@@ -353,7 +351,7 @@ def _give_transport(workspace: Workspace, timeouts: Timeouts) -> None:
         SourceOptions(
             retry=RETRY,
             timeouts=timeouts,
-            refusals=REFUSALS,
+            wait=0.25,
             s3=S3Options(endpoint=settings.s3_endpoint, anonymous=settings.s3_anonymous),
         ),
     )

@@ -24,7 +24,7 @@ def test_the_kinds_that_records_publish_keep_their_spelling() -> None:
     published = ["not_gzip", "gzip_truncated", "gzip_corrupt", "too_large", "not_a_record", "length_mismatch"]
     assert [kind.value for kind in DataKind][:6] == published
     assert set(published) <= REASONS
-    assert set(FaultKind) - {FaultKind.BREAKER_OPEN} <= REASONS
+    assert set(FaultKind) - {FaultKind.REFUSED} <= REASONS
     assert not set(DataKind) & set(FaultKind)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from cc_pipeline.addresses import host_of, scheme_of
 from cc_pipeline.settings import DEFAULT_COLLINFO, load_settings
-from cc_pipeline.transport.rates import default_limits
+from cc_pipeline.transport.limits import default_limits
 from cc_pipeline.workspace.crawl_list import read_crawl_list
 
 ENTRY = b'[{"id": "CC-MAIN-2024-22", "name": "x", "cdx-api": "https://index.commoncrawl.org/CC-MAIN-2024-22-index"}]'

@@ -1,4 +1,4 @@
-"""Whether the source can be asked now: the state of its circuit breaker, and one request."""
+"""Whether the source can be asked now: the state of its host, and one request."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from pathlib import Path
 from cc_pipeline.addresses import scheme_of
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 from cc_pipeline.harvesting.crawls import evidence
+from cc_pipeline.transport.host_file import HostReport, read_hosts
 from cc_pipeline.transport.ranges import RetryPolicy
-from cc_pipeline.transport.states import HostState, budget_state
 from cc_pipeline.workspace.workspace import Workspace, open_transport
 
 #: A failed request is not repeated: the next tick asks again.
 _SINGLE_ATTEMPT = RetryPolicy(attempts=1)
 
 
-def find_open_breaker(workspace: Workspace) -> HostState | None:
-    """Returns the state of the source's host if its breaker is open, so that no request is sent; else ``None``.
+def find_refusing_host(workspace: Workspace) -> HostReport | None:
+    """Returns the source's host if it refuses, so that no request is sent; else ``None``.
 
     Costs no request. Raises ``EnvironmentFault`` for a damaged budget file.
     """
-    states = budget_state(workspace.settings.budget_path)
     host = workspace.transport.host
-    return next((state for state in states if state.host == host and state.breaker_open), None)
+    hosts = read_hosts(workspace.settings.budget_path)
+    return next((report for report in hosts if report.host == host and report.refuses_until is not None), None)
 
 
 def find_source_trouble(workspace: Workspace, crawl: str) -> str | None:
     """Returns why the source cannot be asked for ``crawl`` now; ``None`` if it answers, whatever the answer is.
 
-    Costs one request, and none while the breaker is open. Raises nothing.
+    Costs one request, and none while the host refuses. Raises nothing.
     """
     settings = workspace.settings
     try:
-        open_breaker = find_open_breaker(workspace)
+        refusing_host = find_refusing_host(workspace)
     except EnvironmentFault as fault:
         return str(fault)
-    if open_breaker is not None:
-        until = f"{open_breaker.breaker_open_until:%Y-%m-%d %H:%M} UTC"
-        return f"{open_breaker.host} refuses requests ({open_breaker.last_refusal}): none is sent until {until}"
+    if refusing_host is not None:
+        until = f"{refusing_host.refuses_until:%Y-%m-%d %H:%M} UTC"
+        return f"{refusing_host.host} refuses requests ({refusing_host.last_refusal}): none is sent until {until}"
     address = settings.source
     if not scheme_of(address):
         return None if Path(address).is_dir() else f"the folder {address} does not exist"

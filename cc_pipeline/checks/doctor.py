@@ -31,9 +31,9 @@ from cc_pipeline.maintenance.purge_plan import find_unknown_tables
 from cc_pipeline.maintenance.stored_files import VerificationReport, find_lost_records
 from cc_pipeline.progress import format_count
 from cc_pipeline.settings import PREFIX, Settings, choices_of, environment_value
-from cc_pipeline.transport.circuit_breaker import CAUTION, FIREWALL_WINDOW
-from cc_pipeline.transport.rates import SourceLimits
-from cc_pipeline.transport.states import HostState, budget_state
+from cc_pipeline.transport.host_file import HostReport, read_hosts
+from cc_pipeline.transport.host_state import CAUTION
+from cc_pipeline.transport.limits import SourceLimits
 from cc_pipeline.workspace.claim import is_home_of, remembered_source
 from cc_pipeline.workspace.crawl_list import ago
 from cc_pipeline.workspace.workspace import Workspace, limits_of, open_lake, open_workspace
@@ -344,18 +344,18 @@ def budget_findings(settings: Settings) -> Iterator[Finding]:
     if settings.rate_shares > 1:
         yield _describe_share(settings)
     try:
-        states = budget_state(settings.budget_path)
+        hosts = read_hosts(settings.budget_path)
     except EnvironmentFault as fault:
         yield Finding("bad", "budget", fault.problem, fault.advice)
         return
-    if not states:
+    if not hosts:
         yield Finding(
             "ok",
             "budget",
             f"this home has sent no request to a web host or S3 yet; limits: {_describe_limits(settings)}",
         )
-    for state in states:
-        yield _describe_host(state)
+    for host in hosts:
+        yield _describe_host(host)
 
 
 def _describe_share(settings: Settings) -> Finding:
@@ -380,39 +380,31 @@ def format_limits(limits: SourceLimits) -> str:
     return f"{rate} and {limits.concurrency} at the same time"
 
 
-def _describe_host(state: HostState) -> Finding:
-    allowed = "unlimited" if state.full_rate is None else f"{state.full_rate:g} requests/s"
-    text = (
-        f"{state.host}: {allowed}, at most {state.concurrency} at the same time, for "
-        f"{format_count(state.processes, 'process')} now"
-    )
+def _describe_host(host: HostReport) -> Finding:
+    allowed = "unlimited" if host.full_rate is None else f"{host.full_rate:g} requests/s"
+    text = f"{host.host}: {allowed}, at most {host.concurrency} at the same time"
     refused = ""
-    if state.blocked_at is not None and datetime.now(UTC) - state.blocked_at < timedelta(seconds=CAUTION):
-        requests_text = (
-            f", after at most {format_count(state.requests_before, 'request')} in {FIREWALL_WINDOW} s"
-            if state.requests_before
-            else ""
-        )
-        text += f"; it refused this address at {_format_time(state.blocked_at)}{requests_text}"
-    if state.last_refusal is not None and state.last_refusal_at is not None:
-        refused = f"; last refusal {state.last_refusal} at {_format_time(state.last_refusal_at)}"
-    if state.breaker_open_until is not None:
+    if host.address_refused_at is not None and datetime.now(UTC) - host.address_refused_at < timedelta(seconds=CAUTION):
+        text += f"; it refused this address at {_format_time(host.address_refused_at)}"
+    if host.last_refusal is not None and host.last_refusal_at is not None:
+        refused = f"; last refusal {host.last_refusal} at {_format_time(host.last_refusal_at)}"
+    if host.refuses_until is not None:
         return Finding(
             "bad",
-            "breaker",
-            f"{state.host} refuses requests, so none is sent until {_format_time(state.breaker_open_until)}, and then "
+            "refused",
+            f"{host.host} refuses requests, so none is sent until {_format_time(host.refuses_until)}, and then "
             f"one as a test{refused}",
             "Run the command again: it waits, and continues where it stopped. If this host never answered, check the "
-            f"credentials. To try at once: cc-pipeline doctor --reset-breaker {state.host}",
+            f"credentials. To try at once: cc-pipeline doctor --reset-host {host.host}",
         )
-    if state.paused_until is not None:
+    if host.paused_until is not None:
         return Finding(
             "note",
             "budget",
-            f"{text}; the host asked to wait, so no request is sent until {_format_time(state.paused_until)}{refused}",
+            f"{text}; the host asked to wait, so no request is sent until {_format_time(host.paused_until)}{refused}",
         )
-    if state.rate is not None and state.full_rate is not None and state.rate < state.full_rate:
-        slower = f"slowed to {state.rate:.2g} requests/s for now"
+    if host.rate is not None and host.full_rate is not None and host.rate < host.full_rate:
+        slower = f"slowed to {host.rate:.2g} requests/s for now"
         return Finding("note" if refused else "ok", "budget", f"{text}; {slower}{refused}")
     return Finding("ok", "budget", text + refused)
 

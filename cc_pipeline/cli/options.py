@@ -94,7 +94,7 @@ def wait_seconds(wait: bool | None) -> float | None:
     """Returns how many seconds a command waits for a source that refuses; ``None`` keeps the setting. Without a flag or
     a variable, a command at a terminal waits a week."""
     from cc_pipeline.settings.reading import environment_value
-    from cc_pipeline.transport.circuit_breaker import WAIT_ATTENDED
+    from cc_pipeline.transport.rate_limiter import WAIT_ATTENDED
 
     if wait is not None:
         return math.inf if wait else 0.0

@@ -14,7 +14,7 @@ from cc_pipeline.defs.partitions_in_flight import find_extracted_assets
 from cc_pipeline.defs.run_notes import note_tried, note_worker
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings
-from cc_pipeline.transport.circuit_breaker import WAIT
+from cc_pipeline.transport.rate_limiter import WAIT
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 
 #: Tags of runs that a schedule or a sensor started.

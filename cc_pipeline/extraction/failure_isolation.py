@@ -66,7 +66,7 @@ def run_isolated(
         outcome = Outcome(tuple(slugs), report := stage(slugs))
         throttling.note_answers(report)
     except FetchIncomplete as incomplete:
-        stop = incomplete if incomplete.reasons == {FaultKind.BREAKER_OPEN} else None
+        stop = incomplete if incomplete.reasons == {FaultKind.REFUSED} else None
         outcome = Outcome(tuple(slugs), incomplete.report, incomplete.errors_by_target, stop)
     except SlicesChanged as error:
         # all slugs are planned again together
@@ -87,7 +87,7 @@ def run_isolated(
 
 
 #: Kinds that affect all objects; other kinds may be about the one object that was asked for.
-_GENERAL_KINDS: Final = frozenset({FaultKind.BREAKER_OPEN, FaultKind.UNREACHABLE})
+_GENERAL_KINDS: Final = frozenset({FaultKind.REFUSED, FaultKind.UNREACHABLE})
 
 
 def affects_all_targets(error: BaseException) -> bool:

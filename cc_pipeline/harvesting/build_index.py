@@ -322,7 +322,7 @@ def _read(stream: Readable, shard: Shard, rows: OrderedRows, tally: Tally, fault
 
 
 def _as_file_fault(fault: RangeFault) -> _ArchiveFileFault:
-    return _ArchiveFileFault(f"{fault.kind.value}: {fault.detail}", stops=fault.kind is FaultKind.BREAKER_OPEN)
+    return _ArchiveFileFault(f"{fault.kind.value}: {fault.detail}", stops=fault.kind is FaultKind.REFUSED)
 
 
 def _commit_faults(workspace: Workspace, crawl: str, shard: Shard, faults: Sequence[DataFault]) -> None:

@@ -260,7 +260,7 @@ def repair_row_groups(
         if isinstance(outcome, RangeFault):
             failed.append((group.path, group.row_group, f"{outcome.kind.value}: {outcome.detail}"))
             source_faults += outcome.kind in ENVIRONMENT_KINDS
-            if outcome.kind is FaultKind.BREAKER_OPEN or source_faults >= _MAX_SOURCE_FAULTS:
+            if outcome.kind is FaultKind.REFUSED or source_faults >= _MAX_SOURCE_FAULTS:
                 raise (SourceRefuses if isinstance(outcome, SourceRefuses) else EnvironmentFault)(
                     f"the repair of key bounds stopped at {group.path}: {outcome.kind.value}, {outcome.detail}",
                     "Repaired row groups are kept. Run the command again: the repair continues from there.",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ import pyarrow as pa
 from cc_pipeline.commoncrawl.crawls import UNRELIABLE_DIGEST_CRAWLS
 from cc_pipeline.records.orders import RecordOptions
 from cc_pipeline.records.outcomes import Outcomes, columns_of_url, is_settled, outcome_of
-from cc_pipeline.records.range_plan import SHORT_RANGE, PlannedRange, part_of, plan_ranges, split_range, usable
+from cc_pipeline.records.range_plan import SHORT_RANGE, PlannedRange, plan_ranges, split_range, usable
 from cc_pipeline.records.retry_policy import BY_RECORD, MAX_TRIES, FetchRetryPolicy
 from cc_pipeline.records.segments import Row
 from cc_pipeline.records.verification import (
@@ -29,8 +29,7 @@ from cc_pipeline.records.verification import (
     VerificationResult,
     expected_record,
 )
-from cc_pipeline.transport.faults import PERMANENT_KINDS, FaultKind, RangeFault, range_fault
-from cc_pipeline.transport.pieces import PIECE
+from cc_pipeline.transport.faults import FaultKind, RangeFault, handling_of, range_fault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
 #: Bytes of bad records that are stored until it is known whether their file has a good record.
@@ -41,7 +40,7 @@ _SAMPLE_FILES: Final = 3
 
 #: Stores a record: its kind, its bytes, the inflated bytes (of a good one), and its outcome, which gets the location.
 Store = Callable[[str, bytes, bytes, Row], None]
-#: Gets whether the source's circuit breaker opened here; returns whether to stop sending requests.
+#: Gets whether the source refuses here; returns whether to stop sending requests.
 Halt = Callable[[bool], bool]
 
 
@@ -115,7 +114,7 @@ class CaptureStates:
         self._past_the_end: set[int] = set()
         #: Records of unknown length of which more is to be read.
         self._growing: list[int] = []
-        self._kept_bytes = 0
+        self._kept_bytes = self._answer_count = 0
         self._is_last_try = False
 
     def reuse(self, stored_rows: Iterable[Row], journaled_rows: Iterable[Row]) -> tuple[int, int]:
@@ -183,20 +182,14 @@ class CaptureStates:
             yield self._request_single_records()
 
     def _build_byte_range(self, request: RangeRequest) -> ByteRange:
-        planned, columns = request.planned, self._columns
+        planned = request.planned
         is_open_ended = self._is_open_ended(planned)
-        ends: tuple[int, ...] = ()
-        if not is_open_ended and planned.length > PIECE and len(planned.rows) > 1:
-            # a long range may be cut after each record that does not overlap the next
-            parts = split_range(planned, columns["warc_record_offset"], columns["warc_record_length"], 1)
-            ends = tuple(part.offset + part.length for part in parts)
         return ByteRange(
             planned.key,
             planned.offset,
             planned.length,
             tag=request,
             tries=request.granted_tries,
-            ends=ends,
             may_be_short=is_open_ended,
         )
 
@@ -209,7 +202,7 @@ class CaptureStates:
         """Whether no more requests are sent. It is called before each request, since answers arrive meanwhile."""
         policy = self._policy
         if self._halt is not None and self._halt(policy.is_refused):
-            policy.report_open_breaker()
+            policy.report_refusal()
         return policy.should_stop
 
     def _single_record_range(self, row: int) -> PlannedRange:
@@ -232,7 +225,7 @@ class CaptureStates:
         if not self._is_finished() or self._policy.is_refused_now:
             return
         files = self._policy.files
-        good = [planned.key for planned, fault in self._unread if fault.kind not in PERMANENT_KINDS]
+        good = [planned.key for planned, fault in self._unread if handling_of(fault.kind).retry_now]
         good = [key for key in (*good, *(planned.key for planned in self._deferred)) if files[key].good]
         new = [planned.key for planned in self._deferred if files[planned.key].is_unrequested]
         sampled_files = {*_spread(good), *_spread(new)}
@@ -245,7 +238,7 @@ class CaptureStates:
                 self._deferred.append(planned)
         unread, self._unread = self._unread, []
         for planned, fault in unread:
-            if planned.key in sampled_files and fault.kind not in PERMANENT_KINDS:
+            if planned.key in sampled_files and handling_of(fault.kind).retry_now:
                 sampled_files.remove(planned.key)
                 yield RangeRequest(planned, 1)
             else:
@@ -301,7 +294,7 @@ class CaptureStates:
             remaining_tries = MAX_TRIES - fault.attempts
             if not files[planned.key].good or self._is_finished():
                 self._unread.append((planned, fault))
-            elif fault.kind not in PERMANENT_KINDS and remaining_tries > 0:
+            elif handling_of(fault.kind).retry_now and remaining_tries > 0:
                 yield RangeRequest(planned, remaining_tries)
             elif fault.kind is FaultKind.NOT_FOUND:
                 yield RangeRequest(planned, 1)
@@ -340,26 +333,19 @@ class CaptureStates:
                 self._retry_rows.append(row)
 
     def add_answer(self, answer: RangeBytes | RangeFault) -> Iterator[Arrival]:
-        """Adds the answer to a request, or a piece of it. Yields the bytes of captures to be verified."""
-        request, offset = answer.tag, answer.offset
-        length = answer.length if isinstance(answer, RangeFault) else len(answer.data)
+        """Adds the answer to a request. Yields the bytes of captures to be verified."""
+        request = answer.tag
         assert isinstance(request, RangeRequest)
-        assert offset is not None
-        assert length is not None
         planned = request.planned
-        # an open-ended range may be longer than the object, and it comes in one piece
-        is_open_ended = self._is_open_ended(planned)
-        if is_open_ended or offset + length == planned.offset + planned.length:
-            self._policy.give_back(planned.key, request.granted_tries, answer.attempts)
-        if not is_open_ended:
-            planned = part_of(planned, offset, length, self._columns["warc_record_offset"])
+        self._answer_count += 1
+        self._policy.give_back(planned.key, request.granted_tries, answer.attempts)
         if isinstance(answer, RangeFault):
             self._add_fault(answer, planned, request.is_single_record)
-        elif self._policy.is_same_object(answer.key, answer.etag, first=answer.first):
+        elif self._policy.is_same_object(answer.key, answer.etag):
             for row in planned.rows:
                 if not self.outcomes.is_good(row):
                     yield self._build_arrival(row, answer)
-        elif answer.first or not self._extend_unread(planned):
+        else:
             detail = f"ETag {answer.etag} is new"
             fault = range_fault(
                 FaultKind.CHANGED_OBJECT, planned.key, planned.offset, planned.length, detail, answer.attempts
@@ -382,16 +368,6 @@ class CaptureStates:
         if past_the_end:
             self._past_the_end.add(row)
 
-    def _extend_unread(self, planned: PlannedRange) -> bool:
-        """Joins ``planned`` to the unread range that ends where it starts: they were one answer. Returns whether there
-        is one."""
-        for number, (unread, fault) in enumerate(self._unread):
-            if unread.key == planned.key and unread.offset + unread.length == planned.offset:
-                length, rows = unread.length + planned.length, unread.rows + planned.rows
-                self._unread[number] = replace(unread, length=length, rows=rows), fault
-                return True
-        return False
-
     def _build_arrival(self, row: int, answer: RangeBytes) -> Arrival:
         start, length = self._columns["warc_record_offset"][row] - answer.offset, self.outcomes.length(row)
         return Arrival(
@@ -399,7 +375,7 @@ class CaptureStates:
             answer.data if len(answer.data) == length else answer.data[start : start + length],
             expected_record({name: values[row] for name, values in self._columns.items()}),
             answer.attempts + (row in self._bad),
-            answer.request,
+            self._answer_count,
         )
 
     def add_verdict(self, arrival: Arrival, verdict: VerificationResult) -> None:

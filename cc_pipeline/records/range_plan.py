@@ -3,7 +3,6 @@ half a MiB."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -14,7 +13,6 @@ import pyarrow.compute as pc
 
 from cc_pipeline.capture_columns import PLACE
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.transport.pieces import PIECE
 
 #: Maximum compressed bytes of a record. Common Crawl's stay below 10 MiB; a larger length field is an error.
 MAX_RECORD_BYTES = 128 << 20
@@ -22,6 +20,8 @@ MAX_RECORD_BYTES = 128 << 20
 SHORT_RANGE = 8 << 20
 #: Bytes that are read if the length of a record is not known: nine records in ten are no longer.
 FIRST_READ = 64 << 10
+#: Bytes of a range with a record of unknown length, at most.
+_OPEN_ENDED_SPAN = 2 << 20
 #: The factor by which the next read grows if a record is longer.
 _GROWS = 8
 #: A file: its name, or its number.
@@ -35,18 +35,17 @@ class Coalescing:
     """Records of one file are requested together if at most ``gap`` unneeded bytes lie between them and the whole range
     stays within ``span`` bytes (a single record may be larger).
 
-    At the rate of a polite client, a request costs as much time as 1.25 MB at 100 Mbit/s. Two MiB of a range are in
-    memory however long it is, and a broken connection costs one record (docs/records.md). If the length of a record is
-    unknown, the range is no longer than a piece.
+    At the rate of a polite client, a request costs as much time as 1.25 MB at 100 Mbit/s. A range is in memory, and a
+    broken connection means to request it again. If the length of a record is unknown, the range is shorter.
     """
 
     gap: int = 512 << 10
-    span: int = 64 << 20
+    span: int = 16 << 20
 
     def joins(self, size: int, gap: int, is_open_ended: bool) -> bool:
         """Whether a record that begins ``gap`` bytes behind a range, and makes it ``size`` bytes, is asked for with it;
         ``is_open_ended``: nobody says how long it, or a record of the range, is."""
-        return gap <= self.gap and size <= (min(self.span, PIECE) if is_open_ended else self.span)
+        return gap <= self.gap and size <= (min(self.span, _OPEN_ENDED_SPAN) if is_open_ended else self.span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,16 +142,6 @@ def split_range(planned: PlannedRange, offsets: Sequence[int], lengths: Sequence
         members.append(row)
         stop = max(stop, offset + lengths[row])
     return [*parts, PlannedRange(planned.key, start, stop - start, tuple(members))]
-
-
-def part_of(planned: PlannedRange, offset: int, length: int, offsets: Sequence[int]) -> PlannedRange:
-    """Returns ``length`` bytes of a range from ``offset`` on, with the records that begin there."""
-    if length == planned.length:
-        return planned
-    first, last = (
-        bisect_left(planned.rows, position, key=offsets.__getitem__) for position in (offset, offset + length)
-    )
-    return PlannedRange(planned.key, offset, length, planned.rows[first:last])
 
 
 def group_by_file(captures: Iterable[pa.RecordBatch], max_captures: int) -> Iterator[pa.Table]:

@@ -51,7 +51,7 @@ BY_RECORD: Final = frozenset(
 class FileState:
     """The state of one file of the plan. ``extra`` requests may still be sent beyond one per range.
 
-    ``etags`` counts the ETags of its answers; ``refused`` are those whose last answer was rejected."""
+    ``etags`` counts the ETags of its answers."""
 
     extra: int
     good: bool = False
@@ -61,7 +61,6 @@ class FileState:
     changed_rereads: int = 0
     not_found_count: int = 0
     etags: Counter[str] = field(default_factory=Counter)
-    refused: set[str] = field(default_factory=set)
 
     @property
     def is_suspect(self) -> bool:
@@ -90,8 +89,7 @@ class FetchRetryPolicy:
     """The state of every file of a plan, and of the source as a whole.
 
     ``any_good``: the source has given a good record, ``gave_good_record`` before this fetch. ``only_not_found``: every
-    range since the last good record was of a file that was not found. ``is_refused``: the circuit breaker of the source
-    was open for a range.
+    range since the last good record was of a file that was not found. ``is_refused``: the source refused a range.
 
     After ``give_up_after`` ranges in a row without an answer, of at least three files (or of all, if there are fewer),
     the source fails and not the data. ``files`` is the total number of files if the plan comes in parts
@@ -138,12 +136,11 @@ class FetchRetryPolicy:
         state.extra -= 1
         return True
 
-    def is_same_object(self, key: str, etag: str | None, *, first: bool = True) -> bool:
+    def is_same_object(self, key: str, etag: str | None) -> bool:
         """Whether an answer's ETag is the one that most answers about ``key`` had.
 
         An answer without an ETag is no evidence of a changed object. Neither are ETags that are new each time, nor a
-        second ETag that comes repeatedly while no record is bad: servers behind one name may each have their own. Later
-        pieces of an answer (not the ``first``) share its verdict.
+        second ETag that comes repeatedly while no record is bad: servers behind one name may each have their own.
         """
         if etag is None:
             return True
@@ -151,20 +148,11 @@ class FetchRetryPolicy:
         etag_counts = state.etags
         if len(etag_counts) >= _ETAGS and etag not in etag_counts:
             return max(etag_counts.values()) == 1
-        if not first:
-            return etag not in state.refused
         etag_counts[etag] += 1
         max_other_count = max((count for other_etag, count in etag_counts.items() if other_etag != etag), default=0)
         comes_again = etag_counts[etag] > 1 and max_other_count > 1 and not state.bad
-        if (
-            etag_counts[etag] > max_other_count
-            or comes_again
-            or (len(etag_counts) > _RANDOM and etag_counts[etag] == max_other_count == 1)
-        ):
-            state.refused.discard(etag)
-            return True
-        state.refused.add(etag)
-        return False
+        is_random = len(etag_counts) > _RANDOM and etag_counts[etag] == max_other_count == 1
+        return etag_counts[etag] > max_other_count or comes_again or is_random
 
     def good(self, key: str) -> None:
         """Notes a good record from ``key``."""
@@ -183,24 +171,24 @@ class FetchRetryPolicy:
         state.failed += 1
         state.not_found_count += fault.kind is FaultKind.NOT_FOUND
         self.last = fault
-        self.is_refused = self.is_refused or fault.kind is FaultKind.BREAKER_OPEN
+        self.is_refused = self.is_refused or fault.kind is FaultKind.REFUSED
         # after a first good record, "not found" is an answer
         if fault.kind is not FaultKind.NOT_FOUND or not self.any_good:
             self._silent += 1
             self._silent_files.add(fault.key)
             self.only_not_found = self.only_not_found and fault.kind is FaultKind.NOT_FOUND
 
-    def report_open_breaker(self) -> None:
-        """Notes that the source's circuit breaker opened, perhaps in another process with the same plan."""
+    def report_refusal(self) -> None:
+        """Notes that the source refuses, perhaps in another process with the same plan."""
         self.is_refused, self.only_not_found = True, False
-        if self.last is None or self.last.kind is not FaultKind.BREAKER_OPEN:
-            detail = "the circuit breaker of another worker is open"
-            self.last = range_fault(FaultKind.BREAKER_OPEN, "", None, None, detail, 0)
+        if self.last is None or self.last.kind is not FaultKind.REFUSED:
+            detail = "the source refuses the requests of another worker"
+            self.last = range_fault(FaultKind.REFUSED, "", None, None, detail, 0)
 
     @property
     def is_refused_now(self) -> bool:
-        """Whether the source's circuit breaker was open at the last request."""
-        return self.last is not None and self.last.kind is FaultKind.BREAKER_OPEN
+        """Whether the source refused the last request."""
+        return self.last is not None and self.last.kind is FaultKind.REFUSED
 
     @property
     def should_stop(self) -> bool:

@@ -138,14 +138,14 @@ class Settings:
         None,
         help="maximum requests per second to each host of the source, from all processes that share "
         "`CC_PIPELINE_BUDGET`. More than 5 to data.commoncrawl.org need `CC_PIPELINE_CONTACT`",
-        default_text="[by source](faults.md#the-budget-and-the-breaker)",
+        default_text="[by source](faults.md#limits)",
         check=is_above_zero,
     )
     concurrency: int | None = setting(
         None,
         help="maximum requests in flight to each host of the source, from all processes that share "
         "`CC_PIPELINE_BUDGET`. More than 4 to data.commoncrawl.org need `CC_PIPELINE_CONTACT`",
-        default_text="[by source](faults.md#the-budget-and-the-breaker)",
+        default_text="[by source](faults.md#limits)",
         check=is_above_zero,
     )
     budget: str | None = setting(

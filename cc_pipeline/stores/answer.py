@@ -3,7 +3,7 @@ bounded body."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -63,30 +63,11 @@ class Answer:
     """One answer as received. Names in ``headers`` are lower-case.
 
     ``body`` has at most one byte more than requested (so that an overlong body is noticed), and at most
-    ``ERROR_BODY_BYTES`` if the status is not the expected one. ``taken_bytes`` is the number of bytes that an
-    ``Intake`` took instead."""
+    ``ERROR_BODY_BYTES`` if the status is not the expected one."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
-    taken_bytes: int = 0
-
-
-class Intake(Protocol):
-    """Takes a body while it arrives, so that it is never in memory completely. Called only in the loop of the store."""
-
-    def begins(self, status: int, headers: Mapping[str, str]) -> bool:
-        """Whether the body of an answer with this beginning is taken; if not, the answer has it."""
-
-    def take(self, data: bytes) -> None:
-        """Takes the next bytes."""
-
-    @property
-    def is_full(self) -> bool:
-        """Whether reading should pause."""
-
-    def when_room(self, go_on: Callable[[], None]) -> None:
-        """Calls ``go_on`` once there is room again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +83,12 @@ class ListedObject:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds. ``silence`` is the longest wait for the next byte; the whole answer may take ``total`` plus the
-    time its length needs at ``slowest`` bytes per second, so that a dripping answer ends."""
+    """Seconds. ``silence`` is the longest wait for the next byte. An answer ends if fewer than ``slowest`` bytes a
+    second came in the last ``window`` seconds, so that a drip holds no connection for long."""
 
     connect: float = 10.0
     silence: float = 30.0
-    total: float = 60.0
+    window: float = 60.0
     slowest: float = 20_000.0
 
 
@@ -127,18 +108,16 @@ class Store(Protocol):
     ``host`` is the host of the requests (there is a budget per host). ``url`` returns a key's full address, safe to
     show and store: it has no credentials.
     ``fetch`` raises only ``NoAnswer``; every answer, however bad, is returned. ``limit`` bounds the body if no span is
-    given; an ``intake`` may take the body of a span. ``put``, ``delete`` and ``listing`` are for our own stores and
-    raise ``EnvironmentFault`` as well. ``listing`` also returns the answer that refused the listing, or an answer of
-    status 200.
+    given; the first ``skip`` bytes of a whole object are dropped, unless it ends there. ``put``, ``delete`` and
+    ``listing`` are for our own stores and raise ``EnvironmentFault`` as well. ``listing`` also returns the answer that
+    refused the listing, or an answer of status 200.
     """
 
     host: str
 
     def url(self, key: str) -> str: ...
 
-    async def fetch(
-        self, key: str, span: Span | None = None, limit: int = 0, intake: Intake | None = None
-    ) -> Answer: ...
+    def fetch(self, key: str, span: Span | None = None, limit: int = 0, skip: int = 0) -> Awaitable[Answer]: ...
 
     async def head(self, key: str) -> Answer: ...
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from cc_pipeline.atomic import make_durable_folder, written_whole
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.stores.answer import Answer, Intake, ListedObject, Span
+from cc_pipeline.stores.answer import Answer, ListedObject, Span
 
 _STATUS_OF_ERRNO: Final = {
     errno.ENOENT: 404,
@@ -88,8 +88,9 @@ class LocalStore:
             return Answer(404, {}, b"not a regular file")
         return Answer(200, {"content-length": str(file_status.st_size), "etag": _etag(file_status)}, b"")
 
-    async def fetch(self, key: str, span: Span | None = None, limit: int = 0, intake: Intake | None = None) -> Answer:
-        return self.fetch_now(key, span, limit)
+    async def fetch(self, key: str, span: Span | None = None, limit: int = 0, skip: int = 0) -> Answer:
+        answer = self.fetch_now(key, span, limit + skip)
+        return Answer(answer.status, answer.headers, answer.body[skip:]) if len(answer.body) > skip > 0 else answer
 
     async def head(self, key: str) -> Answer:
         return self.head_now(key)

@@ -7,7 +7,6 @@ address no botocore.
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -158,26 +157,3 @@ def _proxy_address(written: str, variable: str) -> str:
             "http://host:port (SOCKS is not supported), or name the hosts that need none in NO_PROXY"
         )
     return address
-
-
-def ca_bundle() -> str | None:
-    """Returns the file or folder of certificates in ``REQUESTS_CA_BUNDLE``, else ``CURL_CA_BUNDLE``, used besides the
-    system's; ``None`` if neither is set. OpenSSL itself reads ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``.
-
-    Raises ``UserInputError`` if it does not exist, and for a file without certificates.
-    """
-    import ssl  # noqa: PLC0415
-
-    for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
-        if written := os.environ.get(variable, "").strip():
-            if not os.path.exists(written):
-                raise UserInputError(f"{variable} is {written!r}, which is not there; name a file of certificates")
-            try:
-                if os.path.isfile(written):
-                    ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=written)
-            except (OSError, ssl.SSLError) as error:
-                raise UserInputError(
-                    f"{variable} is {written!r}, which holds no certificates that can be read: {error}"
-                ) from error
-            return written
-    return None

@@ -34,7 +34,6 @@ from botocore.parsers import ResponseParserError
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.stores.answer import (
     Answer,
-    Intake,
     ListedObject,
     NoAnswer,
     NoAnswerKind,
@@ -176,7 +175,7 @@ def _filesystem(options: S3Options, settings: dict[str, Any], timeouts: Timeouts
 
         async def _call_s3(self, method: str, *args: Any, **kwargs: Any) -> Any:
             size = len(kwargs.get("Body") or b"")
-            async with asyncio.timeout(timeouts.total + size / timeouts.slowest):
+            async with asyncio.timeout(timeouts.window + size / timeouts.slowest):
                 return await super()._call_s3(method, *args, **kwargs)
 
     files = Bounded(
@@ -261,12 +260,12 @@ class S3Store:
             raise NoAnswer("unreachable", f"S3 credentials could not be renewed: {error}") from error
         return dict(request.headers.items())
 
-    async def fetch(self, key: str, span: Span | None = None, limit: int = 0, intake: Intake | None = None) -> Answer:
+    async def fetch(self, key: str, span: Span | None = None, limit: int = 0, skip: int = 0) -> Answer:
         url = self.url(key)
         headers = await self._signed("GET", url, {} if span is None else {"Range": span.header})
         if span is None:
-            return await self._client.ask("GET", url, headers, hoped_for=_OK, bound=limit)
-        return await self._client.ask("GET", url, headers, hoped_for=_PARTIAL, bound=span.length, intake=intake)
+            return await self._client.ask("GET", url, headers, hoped_for=_OK, bound=limit, skip=skip)
+        return await self._client.ask("GET", url, headers, hoped_for=_PARTIAL, bound=span.length)
 
     async def head(self, key: str) -> Answer:
         url = self.url(key)

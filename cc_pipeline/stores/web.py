@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
-import ssl
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlsplit
@@ -17,8 +15,9 @@ from yarl import URL
 
 from cc_pipeline.addresses import NO_ACCESS, Access, redact_address, split_access
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Intake, ListedObject, NoAnswer, Span, Timeouts
-from cc_pipeline.stores.opening import ca_bundle, is_public, may_be_public
+from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, ListedObject, NoAnswer, Span, Timeouts
+from cc_pipeline.stores.opening import is_public, may_be_public
+from cc_pipeline.stores.tls import check_bundle, tls_context
 
 __all__ = ["HttpClient", "HttpStore", "Timeouts"]
 
@@ -43,12 +42,11 @@ class HttpClient:
         self._public_only = public_only
         self.timeouts = timeouts
         self.proxy = proxy
-        self._ca_bundle = ca_bundle()
+        check_bundle()
         self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity", "Accept": "*/*"}
         # one session per connection; the most recent one is reused, so that the others are idle and end
         self._sessions: list[aiohttp.ClientSession] = []
         self._idle: list[aiohttp.ClientSession] = []
-        self._context: ssl.SSLContext | None = None
 
     def _open(self) -> aiohttp.ClientSession:
         """Opens or reuses a session of one connection. aiohttp itself reuses the oldest of several connections, so none
@@ -72,61 +70,32 @@ class HttpClient:
         self._sessions.append(session)
         return session
 
-    def _tls(self) -> ssl.SSLContext:
-        """Returns the TLS context. Raises ``NoAnswer`` if the configured certificates cannot be read."""
-        if self._context is not None:
-            return self._context
-        bundle = self._ca_bundle
-        try:
-            context = ssl.create_default_context()
-            if bundle is not None:
-                is_folder = os.path.isdir(bundle)
-                context.load_verify_locations(**{"capath" if is_folder else "cafile": bundle})
-        except (OSError, ssl.SSLError) as error:
-            raise NoAnswer("unreachable", f"the certificates of {bundle} cannot be read: {error}") from error
-        self._context = context
-        return context
-
     async def ask(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        *,
-        hoped_for: int,
-        bound: int,
-        intake: Intake | None = None,
+        self, method: str, url: str, headers: Mapping[str, str], *, hoped_for: int, bound: int, skip: int = 0
     ) -> Answer:
-        """Sends one request without a body. The body of a ``hoped_for`` answer is read up to ``bound + 1`` bytes,
-        others up to 4 KiB. An ``intake`` may take the body of a ``hoped_for`` answer.
+        """Sends one request without a body. Of the body of a ``hoped_for`` answer the first ``skip`` bytes are dropped,
+        and the next ``bound + 1`` read; of others up to 4 KiB.
 
         ``url`` is escaped. Raises ``NoAnswer`` if the connection fails before the answer is complete.
         """
         if self._public_only and self.proxy is None and not may_be_public(URL(url, encoded=True).host or ""):
             raise NoAnswer("redirected", f"{redact_address(url)} is an address of a private network")
         is_secure = url.startswith("https:") or (self.proxy or "").startswith("https:")
-        tls = self._tls() if is_secure else True
+        tls = tls_context() if is_secure else True
         session = self._open()
         closed: asyncio.Future[None] | None = None
         try:
             async with (
-                asyncio.timeout(self.timeouts.total + bound / self.timeouts.slowest) as deadline,
+                asyncio.timeout(self.timeouts.window) as deadline,
                 session.request(
                     method, URL(url, encoded=True), headers=headers, allow_redirects=False, proxy=self.proxy, ssl=tls
                 ) as response,
             ):
                 closed = _watch_end(response)
-                max_bytes = (bound if response.status == hoped_for else ERROR_BODY_BYTES) + 1
-                response_headers = response.headers
-                if (
-                    intake is not None
-                    and response.status == hoped_for
-                    and intake.begins(response.status, response_headers)
-                ):
-                    return Answer(
-                        response.status, response_headers, b"", await _hand_on(response, max_bytes, intake, deadline)
-                    )
-                return Answer(response.status, response_headers, await _read_bounded(response, max_bytes))
+                body = _Body(response, deadline, self.timeouts)
+                if response.status != hoped_for:
+                    skip, bound = 0, ERROR_BODY_BYTES
+                return Answer(response.status, response.headers, await body.read(skip, bound + 1))
         except TimeoutError as error:
             raise NoAnswer("timeout", str(error) or "the answer took too long") from error
         except aiohttp.ClientPayloadError as error:
@@ -190,41 +159,41 @@ def _take_error(closed: asyncio.Future[None]) -> None:
         closed.exception()
 
 
-async def _read_bounded(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    while size < max_bytes:
-        block = await response.content.read(max_bytes - size)
-        if not block:
-            return b"".join(parts)
-        parts.append(block)
-        size += len(block)
-    if not response.content.at_eof():
-        response.close()  # the rest is not needed: close the connection instead of reading it
-    return b"".join(parts)
+class _Body:
+    """The body of an answer. A ``deadline`` ends it if it comes too slowly."""
 
+    def __init__(self, response: aiohttp.ClientResponse, deadline: asyncio.Timeout, timeouts: Timeouts) -> None:
+        self._response, self._deadline, self._timeouts = response, deadline, timeouts
+        self._quota = timeouts.slowest * timeouts.window
+        self._missing = self._quota
 
-async def _hand_on(response: aiohttp.ClientResponse, max_bytes: int, intake: Intake, deadline: asyncio.Timeout) -> int:
-    size = 0
-    while size < max_bytes and (block := await response.content.read(min(max_bytes - size, 1 << 16))):
-        size += len(block)
-        intake.take(block)
-        if intake.is_full:
-            await _wait_for_room(intake, deadline)
-    if not response.content.at_eof():
-        response.close()
-    return size
+    async def read(self, skip: int, max_bytes: int) -> bytes:
+        """Returns up to ``max_bytes`` bytes after the first ``skip`` bytes; the first bytes if there are no others."""
+        first = b""
+        while skip > 0 and (block := await self._read_block(skip)):
+            first = first or block
+            skip -= len(block)
+        if skip > 0:
+            return first
+        parts: list[bytes] = []
+        size = 0
+        while size < max_bytes:
+            block = await self._read_block(max_bytes - size)
+            if not block:
+                return b"".join(parts)
+            parts.append(block)
+            size += len(block)
+        if not self._response.content.at_eof():
+            self._response.close()  # the rest is not needed: close the connection instead of reading it
+        return b"".join(parts)
 
-
-async def _wait_for_room(intake: Intake, deadline: asyncio.Timeout) -> None:
-    """Waits until the intake has room. The deadline is moved, since the server is not to blame for this pause."""
-    room, clock, until = asyncio.Event(), asyncio.get_running_loop(), deadline.when()
-    intake.when_room(room.set)
-    began = clock.time()
-    deadline.reschedule(None)
-    await room.wait()
-    if until is not None:
-        deadline.reschedule(until + clock.time() - began)
+    async def _read_block(self, max_bytes: int) -> bytes:
+        block = await self._response.content.read(max_bytes)
+        self._missing -= len(block)
+        if self._missing <= 0:
+            self._missing = self._quota
+            self._deadline.reschedule(asyncio.get_running_loop().time() + self._timeouts.window)
+        return block
 
 
 def as_sent(address: str) -> str:
@@ -261,12 +230,12 @@ class HttpStore:
         base, target = urlsplit(self._base), urlsplit(address)
         return self._headers if (base.scheme, base.netloc) == (target.scheme, target.netloc.lower()) else {}
 
-    async def fetch(self, key: str, span: Span | None = None, limit: int = 0, intake: Intake | None = None) -> Answer:
+    def fetch(self, key: str, span: Span | None = None, limit: int = 0, skip: int = 0) -> Awaitable[Answer]:
         request_url = self.url(key) + self._access.suffix
         if span is None:
-            return await self._client.ask("GET", request_url, self._headers, hoped_for=_OK, bound=limit, intake=intake)
+            return self._client.ask("GET", request_url, self._headers, hoped_for=_OK, bound=limit, skip=skip)
         headers = {**self._headers, "Range": span.header}
-        return await self._client.ask("GET", request_url, headers, hoped_for=_PARTIAL, bound=span.length, intake=intake)
+        return self._client.ask("GET", request_url, headers, hoped_for=_PARTIAL, bound=span.length)
 
     async def head(self, key: str) -> Answer:
         request_url = self.url(key) + self._access.suffix

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from cc_pipeline.addresses import NO_ACCESS, Access
@@ -20,8 +19,7 @@ from cc_pipeline.transport.faults import (
     judge_whole,
     range_fault,
 )
-from cc_pipeline.transport.loop import LoopThread, Part, Stream
-from cc_pipeline.transport.pieces import PIECE, Pieces, peak_memory
+from cc_pipeline.transport.loop import LoopThread, Stream
 from cc_pipeline.transport.ranges import ByteRange, ObjectInfo, RangeBytes, TransportStats
 from cc_pipeline.transport.source_client import PRECONDITION_FAILED, SourceClient, SourceOptions, judge_write, size_in
 
@@ -50,7 +48,7 @@ class Transport:
         self.stats = TransportStats()
         self._client = SourceClient(source, access, options, self.stats)
         self.source, self.store = self._client.source, self._client.store
-        #: The host as in ``states.HostState``: a bucket's endpoint, the port if it is not the default.
+        #: The host as in ``host_file.HostReport``: a bucket's endpoint, the port if it is not the default.
         self.host = self._client.host
         self._local = self._client.local
         self.limits = self._client.limits
@@ -84,7 +82,7 @@ class Transport:
         """Reads a whole object of at most ``limit`` bytes. Raises ``RangeFault`` (``long_body`` if it is larger)."""
         if self._local is not None:
             answer = self._local.fetch_now(key, None, limit)
-            verdict = judge_whole(limit, answer.status, answer.headers, answer.body)
+            verdict = judge_whole(limit, answer)
             self._count(verdict, answer)
             attempts = 1
         else:
@@ -173,18 +171,15 @@ class Transport:
     ) -> Iterator[RangeBytes | RangeFault]:
         """Yields each request's bytes or fault, as they complete and in no order. Faults are yielded, not raised.
 
-        A long request with ``ends`` comes in pieces, in order, and a fault then covers its remaining bytes. It takes
-        little memory, however long it is.
-
         ``requests`` is drawn in the caller's thread, only as far ahead as ``concurrency`` requests and the memory bound
         allow. Leaving the iterator early cancels requests in flight.
         """
         if self._local is not None:
-            return (self._read_local(part) for byte_range in requests for part in _parts(byte_range))
+            return map(self._read_local, requests)
         stream: Stream[ByteRange, RangeBytes | RangeFault] = Stream(
             self._thread.get(),
-            self._range,
-            lambda byte_range: peak_memory(byte_range) if _uses_pieces(byte_range) else byte_range.length,
+            self._read_range,
+            lambda byte_range: byte_range.length,
             max(1, concurrency or self.limits.concurrency),
             self._memory_bound,
         )
@@ -192,27 +187,20 @@ class Transport:
 
     def _value(self, byte_range: ByteRange) -> RangeBytes:
         outcome = (
-            self._read_local(byte_range)
-            if self._local is not None
-            else self._thread.run(self._read_undivided(byte_range))
+            self._read_local(byte_range) if self._local is not None else self._thread.run(self._read_range(byte_range))
         )
         if isinstance(outcome, RangeFault):
             raise outcome
         return outcome
 
+    async def _read_range(self, byte_range: ByteRange) -> RangeBytes | RangeFault:
+        return _outcome(byte_range, *await self._client.read_range(byte_range))
+
     def _read_local(self, byte_range: ByteRange) -> RangeBytes | RangeFault:
         assert self._local is not None
         span = Span(byte_range.offset, byte_range.length)
         answer = self._local.fetch_now(byte_range.key, span)
-        verdict = judge_range(
-            span,
-            answer.status,
-            answer.headers,
-            answer.body,
-            byte_range.etag,
-            byte_range.total,
-            may_be_short=byte_range.may_be_short,
-        )
+        verdict = judge_range(span, answer, byte_range.etag, byte_range.total, may_be_short=byte_range.may_be_short)
         self._count(verdict, answer)
         return _outcome(byte_range, verdict, answer, 1)
 
@@ -221,48 +209,6 @@ class Transport:
         self.stats.bytes += len(answer.body)
         if isinstance(verdict, Finding):
             self.stats.faults[verdict.kind.value] += 1
-
-    async def _range(self, byte_range: ByteRange, part: Part[RangeBytes | RangeFault]) -> RangeBytes | RangeFault:
-        if not _uses_pieces(byte_range):
-            return await self._read_undivided(byte_range)
-
-        def give(offset: int, data: bytes, verdict: Verified) -> None:
-            piece = RangeBytes(byte_range.key, offset, data, verdict.total, verdict.etag, 1, byte_range.tag)
-            part(replace(piece, first=pieces.is_first, request=pieces.request), pieces.release_piece)
-
-        pieces = Pieces(byte_range, give)
-        verdict, answer, attempts = await self._client.read_in_pieces(byte_range, pieces)
-        open_span = pieces.span
-        last_part = _outcome(
-            replace(byte_range, offset=open_span.offset, length=open_span.length), verdict, answer, attempts
-        )
-        return (
-            last_part
-            if isinstance(last_part, RangeFault)
-            else replace(last_part, first=pieces.is_first, request=pieces.request)
-        )
-
-    async def _read_undivided(self, byte_range: ByteRange) -> RangeBytes | RangeFault:
-        return _outcome(byte_range, *await self._client.range(byte_range))
-
-
-def _uses_pieces(byte_range: ByteRange) -> bool:
-    return bool(byte_range.ends) and byte_range.length > PIECE
-
-
-def _parts(byte_range: ByteRange) -> Iterator[ByteRange]:
-    """Yields the pieces of a range that is read from a folder."""
-    start, end = byte_range.offset, 0 if byte_range.offset is None else byte_range.offset + byte_range.length
-    if start is not None and byte_range.length > PIECE:
-        for stop in byte_range.ends:
-            if stop - start >= PIECE and stop < end:
-                yield replace(byte_range, offset=start, length=stop - start)
-                start = stop
-    yield (
-        byte_range
-        if start == byte_range.offset or start is None
-        else replace(byte_range, offset=start, length=end - start)
-    )
 
 
 def _outcome(

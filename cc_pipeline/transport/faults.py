@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from enum import Enum
 from typing import Final
 
 from cc_pipeline.addresses import redact_address
@@ -68,18 +67,7 @@ class FaultKind(Kind):
     ERROR_DOCUMENT = "error_document"
     WRONG_RANGE = "wrong_range"
     CHANGED_OBJECT = "changed_object"
-    BREAKER_OPEN = "breaker_open"
-
-
-class Refusal(Enum):
-    """The possible meaning of a refusal; ``circuit_breaker.py`` decides by the pattern of such answers."""
-
-    #: 503, 502, 504, and ``SlowDown`` or the like without a time: S3 sends it at any rate.
-    CHANCE = "chance"
-    #: 429, or a ``Retry-After``: all clients should send less.
-    RATE = "rate"
-    #: 403: of the address, or of the object.
-    ADDRESS = "address"
+    REFUSED = "refused"
 
 
 #: Kinds that are about the source at this moment. All other kinds are about the requested object.
@@ -93,20 +81,7 @@ ENVIRONMENT_KINDS: Final = frozenset(
         FaultKind.UNREACHABLE,
         FaultKind.TIMEOUT,
         FaultKind.CONNECTION_RESET,
-        FaultKind.BREAKER_OPEN,
-    }
-)
-
-#: Kinds that another try cannot cure within this run.
-PERMANENT_KINDS: Final = frozenset(
-    {
-        FaultKind.NOT_FOUND,
-        FaultKind.RANGE_NOT_SATISFIABLE,
-        FaultKind.CLIENT_ERROR,
-        FaultKind.UNAUTHORIZED,
-        FaultKind.REDIRECTED,
-        FaultKind.CHANGED_OBJECT,
-        FaultKind.BREAKER_OPEN,
+        FaultKind.REFUSED,
     }
 )
 
@@ -121,15 +96,16 @@ _ADVICE: Final = {
     FaultKind.TIMEOUT: "Check the network, or run again later",
     FaultKind.CONNECTION_RESET: "Check the network, or run again later",
     FaultKind.WHOLE_OBJECT: "Use a server or proxy that supports HTTP Range requests, S3, or a copy in a folder",
-    FaultKind.BREAKER_OPEN: "Fetched data is kept: run it again after the given time, or with --wait. If the source "
+    FaultKind.REFUSED: "Fetched data is kept: run it again after the given time, or with --wait. If the source "
     "has never answered, check the credentials",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """How a fault is handled. ``retry_now``: tries that follow within the run. ``counts``: whether a failed ask counts
-    towards lost. ``pauses_host``: whether all requests to the host pause."""
+    """How a fault is handled. ``retry_now``: how often the request is sent again within the run, by the transport or,
+    for bytes that are not the expected record, by the fetch. ``counts``: whether a failed ask counts towards lost.
+    ``pauses_host``: whether all requests to the host pause."""
 
     retry_now: int = 0
     counts: bool = False
@@ -141,13 +117,14 @@ class Handling:
 FAULTS: Final[Mapping[str, Handling]] = {
     FaultKind.NOT_FOUND: Handling(counts=True),
     FaultKind.RANGE_NOT_SATISFIABLE: Handling(counts=True),
-    # S3 says so of missing keys too; as long as the host gives other objects, it is about this one
-    FaultKind.FORBIDDEN: Handling(counts=True),
+    # S3 says so of missing keys too. As long as the host gives other objects it is about this one; the further requests
+    # show whether it does (``host_state.py``)
+    FaultKind.FORBIDDEN: Handling(2, counts=True),
     FaultKind.CLIENT_ERROR: Handling(),
     FaultKind.UNAUTHORIZED: Handling(),
     FaultKind.REDIRECTED: Handling(),
     FaultKind.CHANGED_OBJECT: Handling(),
-    FaultKind.BREAKER_OPEN: Handling(pauses_host=True),
+    FaultKind.REFUSED: Handling(pauses_host=True),
     FaultKind.THROTTLED: Handling(5),
     FaultKind.SERVER_ERROR: Handling(5),
     FaultKind.UNREACHABLE: Handling(3),
@@ -209,7 +186,7 @@ def range_fault(
     """Returns a fault of the class that fits its kind. ``tag`` goes back to the requester of the range."""
     fault: RangeFault
     if kind in ENVIRONMENT_KINDS:
-        family = RangeNotNow if kind is FaultKind.BREAKER_OPEN else RangeEnvironmentFault
+        family = RangeNotNow if kind is FaultKind.REFUSED else RangeEnvironmentFault
         fault = family(f"{key}: {kind.value} ({detail}) after {attempts} attempts", _ADVICE[kind])
     else:
         fault = RangeDataFault(kind, key, offset, f"{kind.value}: {detail}")
@@ -239,20 +216,19 @@ class Verified:
 @dataclass(frozen=True, slots=True)
 class Finding:
     """The fault of an answer. ``retry_after`` is the number of seconds for which the source asks to wait, if it does.
-    ``final``: the same request would get the same answer. ``refusal`` is the possible meaning of a refusal."""
+    ``final``: the same request would get the same answer. ``is_refusal``: perhaps the host refuses, and not the object
+    (``host_state.py``)."""
 
     kind: FaultKind
     detail: str
     retry_after: float | None = None
     final: bool = False
-    refusal: Refusal | None = None
+    is_refusal: bool = False
 
 
 def judge_range(
     span: Span,
-    status: int,
-    headers: Mapping[str, str],
-    body: bytes,
+    answer: Answer,
     etag: str | None = None,
     length: int | None = None,
     *,
@@ -264,70 +240,58 @@ def judge_range(
     need not give the object's length (``/*``): an explicit range is verified without it. A suffix ends where the object
     ends, unless it starts at byte 0: then it may be the first bytes of a longer object. ``may_be_short``: the range may
     go beyond the object's end."""
-    if status != 206:
-        if status == 200:
-            return error_document(body) or Finding(
-                FaultKind.WHOLE_OBJECT, f"the server sent the whole file instead of {span.header} (status 200)"
-            )
-        return judge_status(status, headers, body)
-    verdict = judge_headers(span, status, headers, etag, length, may_be_short=may_be_short)
-    if isinstance(verdict, Finding):
-        return verdict
-    expected = span.length if span.offset is not None or verdict.total is None else verdict.total - verdict.offset
-    if may_be_short and verdict.total is not None:
-        expected = min(expected, verdict.total - verdict.offset)
-    return judge_length(expected, body) or verdict
-
-
-def judge_headers(
-    span: Span,
-    status: int,
-    headers: Mapping[str, str],
-    etag: str | None = None,
-    length: int | None = None,
-    *,
-    may_be_short: bool = False,
-) -> Verified | Finding:
-    """Checks the headers of an answer whose body is still to come."""
-    if status != 206:
-        return judge_status(status, headers, b"")
+    headers, body = answer.headers, answer.body
+    if answer.status == 200:
+        return error_document(body) or Finding(
+            FaultKind.WHOLE_OBJECT, f"the server sent the whole file instead of {span.header} (status 200)"
+        )
+    if answer.status != 206:
+        return judge_status(answer.status, headers, body)
     content_range = headers.get("content-range", "")
     match = _CONTENT_RANGE.match(content_range)
     if match is None:
         return Finding(FaultKind.WRONG_RANGE, f"status 206 with Content-Range {content_range[:80]!r}")
-    first, last = int(match[1]), int(match[2])
-    is_total_known = match[3] != "*" or span.offset is None
-    total = last + 1 if match[3] == "*" else int(match[3])
-    if not first <= last < total <= _LARGEST:
+    first, stop, is_total_known = int(match[1]), int(match[2]) + 1, match[3] != "*"
+    # a suffix ends where the object ends
+    total = int(match[3]) if is_total_known else stop if span.offset is None else length
+    if not first < stop <= (stop if total is None else total) <= _LARGEST:
         return Finding(FaultKind.WRONG_RANGE, f"Content-Range {content_range[:80]!r} contradicts itself")
-    if match[3] == "*" and span.offset is None and first == 0 and total != length:
+    if not is_total_known and span.offset is None and first == 0 and total != length:
         return Finding(
             FaultKind.WRONG_RANGE, f"Content-Range {content_range[:80]!r} may be of the first bytes", final=True
         )
-    if length is not None and is_total_known and total != length:
-        return Finding(FaultKind.CHANGED_OBJECT, f"the object has {total} bytes where {length} were expected")
-    start = max(0, total - span.length) if span.offset is None else span.offset
-    stop = total if span.offset is None else start + span.length
-    if may_be_short and is_total_known:
-        stop = min(stop, total)
-    if first != start or last + 1 != stop:
-        if is_total_known and first == start and last + 1 == total < stop:
-            return Finding(
-                FaultKind.RANGE_NOT_SATISFIABLE, f"the object ends at byte {total}, before the range's end {stop}"
-            )
-        return Finding(
-            FaultKind.WRONG_RANGE, f"asked for bytes {start}-{stop - 1}, got Content-Range {content_range[:80]!r}"
-        )
     answer_etag = etag_in(headers)
-    if etag is not None and answer_etag is not None and not matches_etag(answer_etag, etag):
-        return Finding(FaultKind.CHANGED_OBJECT, f"ETag {answer_etag[:80]} where {etag[:80]} was expected")
-    return Verified(start, total if is_total_known else length, answer_etag)
+    if changed := _judge_object(total, answer_etag, etag, length):
+        return changed
+    if unexpected := _judge_bounds(span, first, stop, total if is_total_known else None, may_be_short):
+        return unexpected
+    return judge_length(stop - first, body) or Verified(first, total, answer_etag)
 
 
-def judge_whole(limit: int, status: int, headers: Mapping[str, str], body: bytes) -> Verified | Finding:
+def _judge_bounds(span: Span, first: int, stop: int, total: int | None, may_be_short: bool) -> Finding | None:
+    """Compares the range of an answer, bytes ``first`` to ``stop`` of ``total`` (``None``: the source does not say),
+    with the requested one."""
+    if span.offset is None:
+        expected_first, expected_stop = max(0, (total or stop) - span.length), total or stop
+    else:
+        expected_first, expected_stop = span.offset, span.offset + span.length
+    if may_be_short and total is not None:
+        expected_stop = min(expected_stop, total)
+    if (first, stop) == (expected_first, expected_stop):
+        return None
+    if first == expected_first and stop == total and stop < expected_stop:
+        return Finding(
+            FaultKind.RANGE_NOT_SATISFIABLE, f"the object ends at byte {total}, before the range's end {expected_stop}"
+        )
+    detail = f"asked for bytes {expected_first}-{expected_stop - 1}, got bytes {first}-{stop - 1} of {total or '*'}"
+    return Finding(FaultKind.WRONG_RANGE, detail)
+
+
+def judge_whole(limit: int, answer: Answer) -> Verified | Finding:
     """Checks the answer to a request for a whole object of at most ``limit`` bytes."""
-    if status != 200:
-        return judge_status(status, headers, body)
+    headers, body = answer.headers, answer.body
+    if answer.status != 200:
+        return judge_status(answer.status, headers, body)
     if document := error_document(body):
         return document
     if len(body) > limit:
@@ -336,6 +300,33 @@ def judge_whole(limit: int, status: int, headers: Mapping[str, str], body: bytes
     if declared.isdecimal() and int(declared) != len(body):
         return judge_length(int(declared), body) or Finding(FaultKind.SHORT_BODY, "incomplete")
     return Verified(0, len(body), etag_in(headers))
+
+
+def judge_part_of_whole(
+    answer: Answer, offset: int, length: int, etag: str | None, total: int | None
+) -> Verified | Finding:
+    """Checks that the body of an answer with the whole object is its ``length`` bytes from ``offset``; the bytes before
+    them were skipped. The object must have this ETag and ``total`` bytes if these are given."""
+    if answer.status != 200:
+        return judge_status(answer.status, answer.headers, answer.body)
+    if len(answer.body) != length and (document := error_document(answer.body)):
+        return document
+    declared = answer.headers.get("content-length", "")
+    size = int(declared) if declared.isdecimal() else total
+    if changed := _judge_object(size, etag_in(answer.headers), etag, total):
+        return changed
+    if size is not None and size < offset + length:
+        return Finding(FaultKind.RANGE_NOT_SATISFIABLE, f"the object ends at byte {size}, inside the range")
+    return judge_length(length, answer.body) or Verified(offset, size, etag_in(answer.headers))
+
+
+def _judge_object(size: int | None, answer_etag: str | None, etag: str | None, total: int | None) -> Finding | None:
+    """Compares the size and the ETag of an answer with those of the expected object, as far as they are known."""
+    if total is not None and size is not None and size != total:
+        return Finding(FaultKind.CHANGED_OBJECT, f"the object has {size} bytes where {total} were expected")
+    if etag is not None and answer_etag is not None and not matches_etag(answer_etag, etag):
+        return Finding(FaultKind.CHANGED_OBJECT, f"ETag {answer_etag[:80]} where {etag[:80]} was expected")
+    return None
 
 
 def judge_head(answer: Answer) -> Verified | Finding:
@@ -365,8 +356,7 @@ def judge_status(status: int, headers: Mapping[str, str], body: bytes) -> Findin
     if code is not None and code[1] == _SKEWED_CODE:
         return Finding(FaultKind.UNAUTHORIZED, f"{detail}: {_both_times(headers, body)}")
     if status in (429, 503) or (code is not None and code[1] in _THROTTLE_CODES):
-        refusal = Refusal.RATE if status == 429 or wait is not None else Refusal.CHANCE
-        return Finding(FaultKind.THROTTLED, detail, wait, refusal=refusal)
+        return Finding(FaultKind.THROTTLED, detail, wait, is_refusal=True)
     if status in (404, 410):
         return Finding(FaultKind.NOT_FOUND, detail)
     if status == 416:
@@ -376,10 +366,9 @@ def judge_status(status: int, headers: Mapping[str, str], body: bytes) -> Findin
     if status == 401 or (code is not None and code[1] in _CREDENTIAL_CODES):
         return Finding(FaultKind.UNAUTHORIZED, detail)
     if status == 403:
-        return Finding(FaultKind.FORBIDDEN, detail, wait, refusal=Refusal.ADDRESS)
+        return Finding(FaultKind.FORBIDDEN, detail, wait, is_refusal=True)
     if status >= 500 or status in (408, 425):
-        chance = Refusal.CHANCE if status in _FRONT_TROUBLE else None
-        return Finding(FaultKind.SERVER_ERROR, detail, wait, refusal=chance if wait is None else Refusal.RATE)
+        return Finding(FaultKind.SERVER_ERROR, detail, wait, is_refusal=status in _FRONT_TROUBLE or bool(wait))
     if 300 <= status < 400:
         # a source may repeat the credentials of the request in it
         location = headers.get("location", "")
@@ -402,8 +391,9 @@ def error_document(body: bytes) -> Finding | None:
     code = _ERROR_CODE.search(body[:1024])
     if code is None or not body[:256].lstrip().startswith(b"<"):
         return None
-    refusal = Refusal.CHANCE if code[1] in _THROTTLE_CODES or code[1] in _BUSY_CODES else None
-    return Finding(FaultKind.ERROR_DOCUMENT, f"an error document instead of bytes: {code[1].decode()}", refusal=refusal)
+    is_refusal = code[1] in _THROTTLE_CODES or code[1] in _BUSY_CODES
+    detail = f"an error document instead of bytes: {code[1].decode()}"
+    return Finding(FaultKind.ERROR_DOCUMENT, detail, is_refusal=is_refusal)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

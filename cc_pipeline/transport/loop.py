@@ -9,9 +9,7 @@ import importlib.util
 import os
 import queue
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -89,23 +87,12 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 
-@dataclass(frozen=True, slots=True)
-class _PartDelivered:
-    """The mark of a part whose request goes on; ``acknowledge`` is called when the part was taken."""
-
-    acknowledge: Callable[[], None]
-
-
-#: The cost of an ended request (or the mark of a part), its result, and its error.
-_Outcome = tuple[int | _PartDelivered, Out | None, BaseException | None]
-
-
-#: Delivers a part of a result early, with the function that is called in the loop once the caller has taken it.
-Part = Callable[[Out, Callable[[], None]], None]
+#: The cost of an ended request, its result, and its error.
+_Outcome = tuple[int, Out | None, BaseException | None]
 
 
 class Stream(Generic[In, Out]):
-    """Runs ``work`` in ``loop`` for each request. Results come in the order they are ready, the parts of one before it.
+    """Runs ``work`` in ``loop`` for each request. Results come in the order they are ready.
 
     ``cost`` returns the number of bytes a request may bring. ``memory_bound`` limits the bytes of requests that run or
     whose results wait to be taken (one request may always run). The caller's thread draws requests as they are needed.
@@ -114,23 +101,19 @@ class Stream(Generic[In, Out]):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        work: Callable[[In, Part[Out]], Awaitable[Out]],
+        work: Callable[[In], Awaitable[Out]],
         cost: Callable[[In], int],
         window: int,
         memory_bound: int,
     ) -> None:
-        self._loop = loop
-        self._work = work
-        self._cost = cost
-        self._window = window
-        self._memory_bound = memory_bound
+        self._loop, self._work, self._cost = loop, work, cost
+        self._window, self._memory_bound = window, memory_bound
         self._outcomes: queue.SimpleQueue[_Outcome[Out]] = queue.SimpleQueue()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def run(self, requests: Iterable[In]) -> Iterator[Out]:
         """Yields the results, and raises the errors of ``work``; leaving early cancels requests in flight."""
         source = iter(requests)
-        ready: deque[_Outcome[Out]] = deque()
         # the window is topped up again after a quarter of it was taken, so that the link never runs dry
         portion = max(1, self._window // 4)
         waiting = held_bytes = 0
@@ -150,26 +133,26 @@ class Stream(Generic[In, Out]):
                     self._loop.call_soon_threadsafe(self._start, batch)
                 if not waiting:
                     return
-                ready.append(self._outcomes.get())
-                while len(ready) < portion:
-                    try:
-                        ready.append(self._outcomes.get_nowait())
-                    except queue.Empty:
-                        break
-                waiting -= sum(not isinstance(cost, _PartDelivered) for cost, _, _ in ready)
-                while ready:
-                    ended, result, error = ready.popleft()
+                for cost, result, error in self._take_outcomes(portion):
+                    waiting -= 1
                     if error is not None:
                         raise error
                     yield result  # type: ignore[misc]  # a result is there whenever there is no error
-                    if not isinstance(ended, _PartDelivered):
-                        held_bytes -= ended
-                    elif not self._loop.is_closed():
-                        self._loop.call_soon_threadsafe(ended.acknowledge)
+                    held_bytes -= cost
         finally:
             # a loop that was closed before this generator was collected has ended its tasks itself
             if (waiting or self._tasks) and not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(self._cancel)
+
+    def _take_outcomes(self, max_count: int) -> list[_Outcome[Out]]:
+        """Waits for an outcome, and returns those that are there."""
+        outcomes = [self._outcomes.get()]
+        while len(outcomes) < max_count:
+            try:
+                outcomes.append(self._outcomes.get_nowait())
+            except queue.Empty:
+                break
+        return outcomes
 
     def _start(self, batch: list[In]) -> None:
         for request in batch:
@@ -183,12 +166,8 @@ class Stream(Generic[In, Out]):
 
     async def _run_request(self, request: In) -> None:
         cost = self._cost(request)
-
-        def part(result: Out, acknowledge: Callable[[], None]) -> None:
-            self._outcomes.put((_PartDelivered(acknowledge), result, None))
-
         try:
-            result = await self._work(request, part)
+            result = await self._work(request)
         except BaseException as error:
             self._outcomes.put((cost, None, error))
             if not isinstance(error, Exception):

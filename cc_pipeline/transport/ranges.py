@@ -1,53 +1,35 @@
-"""The requests and results of a transport, and its retry policy: whether to try again, and after how long."""
+"""The requests and results of a transport, and its retry policy."""
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.transport.faults import PERMANENT_KINDS, FaultKind, Finding
-
-#: Numbers requests in the order in which they are sent, uniquely within a process.
-REQUEST_NUMBERS: Final = itertools.count(1)
-
-#: Kinds for which a few attempts are enough; more would only load the source.
-_ATTEMPTS_BY_KIND: Mapping[FaultKind, int] = {
-    # in between the source has answered others
-    FaultKind.FORBIDDEN: 2,
-    FaultKind.WHOLE_OBJECT: 3,
-    FaultKind.LONG_BODY: 3,
-    FaultKind.WRONG_RANGE: 3,
-}
+from cc_pipeline.transport.faults import Finding, handling_of
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """The total ``attempts``, the first included; ``attempts_by_kind`` overrides them by kind. Waits are in seconds.
+    """How often a failed request is sent again: as the table of faults says (``faults.FAULTS``), ``attempts`` requests
+    in all at most. Waits are in seconds.
 
     The next wait is drawn between ``base`` and three times the last one, at most ``longest`` ("decorrelated jitter"),
-    so that clients that failed together do not retry together. For a ``Retry-After`` all requests to the host wait
-    together (``rate_limiter.py``).
+    so that clients that failed together do not retry together.
     """
 
     attempts: int = 6
     base: float = 0.5
     longest: float = 30.0
-    attempts_by_kind: Mapping[FaultKind, int] = field(default_factory=lambda: _ATTEMPTS_BY_KIND)
 
-    def max_attempts(self, finding: Finding) -> int:
-        """Returns the total attempts for a finding of this kind."""
-        return min(self.attempts, self.attempts_by_kind.get(finding.kind, self.attempts))
+    def is_exhausted(self, finding: Finding, attempts: int) -> bool:
+        """Whether a request that failed ``attempts`` times, the last time with ``finding``, is given up."""
+        return finding.final or attempts >= min(self.attempts, 1 + handling_of(finding.kind).retry_now)
 
-    def next_wait(self, finding: Finding, attempt: int, last_wait: float) -> float | None:
-        """Returns the seconds to wait before the attempt after ``attempt`` (from 1), ``None`` to give up."""
-        if finding.final or finding.kind in PERMANENT_KINDS or attempt >= self.max_attempts(finding):
-            return None
-        return min(self.longest, random.uniform(self.base, max(self.base, last_wait * 3)))
+    def next_wait(self, last_wait: float) -> float:
+        """Returns the seconds to wait after ``last_wait``, the wait before (0: there was none)."""
+        return min(self.longest, random.uniform(self.base, max(2 * self.base, last_wait * 3)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +38,8 @@ class ByteRange:
 
     The object must still have the ETag ``etag``, as the transport gave it, and ``total`` bytes. ``tag`` is returned
     untouched with the bytes or the fault. ``tries`` lowers the number of attempts (``None``: as in the retry policy).
-    ``ends`` are the offsets, in order, at which records of an explicit range end: a long range comes in pieces that end
-    there (``pieces.py``). ``may_be_short``: if the object ends before the range, the bytes up to its end are enough.
-    ``max_object_bytes``: if the source sends the whole object instead, a range that ends within so many bytes is taken
-    out of it."""
+    ``may_be_short``: if the object ends before the range, the bytes up to its end are enough. ``max_object_bytes``: if
+    the source sends the whole object instead, a range that ends within so many bytes is taken out of it."""
 
     key: str
     offset: int | None
@@ -68,7 +48,6 @@ class ByteRange:
     tag: object = None
     tries: int | None = None
     total: int | None = None
-    ends: tuple[int, ...] = ()
     may_be_short: bool = False
     max_object_bytes: int = 0
 
@@ -78,8 +57,7 @@ class RangeBytes:
     """Verified bytes: ``data`` starts at ``offset`` of the object, which is ``total`` bytes long (``None``: the source
     does not say; it is known of each end and each whole object).
 
-    ``attempts`` are the requests sent. ``first``: the first piece of an answer. ``request`` is the number of the
-    request: equal bytes confirm each other only if it differs."""
+    ``attempts`` are the requests sent."""
 
     key: str
     offset: int
@@ -88,8 +66,6 @@ class RangeBytes:
     etag: str | None
     attempts: int
     tag: object = None
-    first: bool = True
-    request: int = field(default_factory=REQUEST_NUMBERS.__next__)
 
     @property
     def size(self) -> int:

@@ -7,20 +7,18 @@ redirect expires, contains credentials, and is not stored.
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Final
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from cc_pipeline.addresses import host_of, redact_address, scheme_of
-from cc_pipeline.stores.answer import Answer, Intake, NoAnswer
+from cc_pipeline.stores.answer import Answer, Span
 from cc_pipeline.stores.opening import is_loopback, may_be_public
 from cc_pipeline.stores.web import HttpClient, HttpStore
 from cc_pipeline.transport.faults import FaultKind, Finding, Verified
-from cc_pipeline.transport.ranges import TransportStats
-from cc_pipeline.transport.rate_limiter import HostUnavailable, RateLimiter
-from cc_pipeline.transport.retrying import closed_finding
+from cc_pipeline.transport.sender import Follow, Judge, Sender, SourceAnswer
 
 #: Hosts that a source's host is known to redirect to. A star stands for anything within one label.
 _KNOWN_REDIRECTS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -30,7 +28,6 @@ _MAX_HOPS: Final = 3
 #: Maximum hosts that one source may redirect to; each has connections, a budget and a thread.
 _MAX_HOSTS: Final = 32
 _LONGEST: Final = 8192
-_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _PORTS: Final = {"http": 80, "https": 443}
 #: Without spaces and without characters that would end the head of a request.
 _SENDABLE: Final = re.compile(r"[!-~]+")
@@ -99,107 +96,73 @@ def _fits(name: str, pattern: str) -> bool:
     return re.fullmatch("[a-z0-9-]*".join(map(re.escape, pattern.split("*"))), name) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Followed:
-    """The result of redirects: the verdict, the last answer, the rate limiter of its host (``None``: no request was
-    sent to it), and the time of the request (0: none was sent)."""
-
-    verdict: Verified | Finding
-    answer: Answer
-    gate: RateLimiter | None
-    sent: float = 0.0
-
-
 class Follower:
     """Follows the redirects of one source. It runs inside the transport's loop.
 
-    ``client_for`` returns the client for an address, ``gate_for`` the rate limiter of an address's host.
+    ``client_to`` returns the client for an address, ``sender_at`` the sender to an address's host.
     """
 
     def __init__(
         self,
         store: HttpStore,
         declared: Sequence[str],
-        client_for: Callable[[str], HttpClient],
-        gate_for: Callable[[str], RateLimiter],
-        stats: TransportStats,
+        client_to: Callable[[str], HttpClient],
+        sender_at: Callable[[str], Sender],
     ) -> None:
-        self._store = store
-        self._declared = tuple(declared)
-        self._client_for = client_for
-        self._gate_for = gate_for
-        self._stats = stats
+        self._store, self._declared = store, tuple(declared)
+        self._client_to, self._sender_at = client_to, sender_at
         self._hosts: set[str] = set()
 
-    async def follow(
-        self,
-        method: str,
-        key: str,
-        answer: Answer,
-        gate: RateLimiter,
-        range_headers: Mapping[str, str],
-        hoped_for: int,
-        bound: int,
-        judge: Callable[[Answer], Verified | Finding],
-        intake: Intake | None = None,
-    ) -> Followed:
-        """Follows ``answer``, the redirect that ``gate``'s host sent for ``key``. ``range_headers`` say which bytes of
-        the object to request. The last answer is cut and handed on as by ``HttpClient.ask``, and it is judged."""
-        address = self._store.url(key)
-        size: int | None = None
-        sent = 0.0
-        for _ in range(_MAX_HOPS):
-            if answer.status not in _REDIRECTS:
-                break
-            try:
-                address = target_of(address, answer.headers.get("location", ""), self._declared)
-            except Undeclared as refused:
-                return Followed(Finding(FaultKind.REDIRECTED, str(refused)), answer, gate)
-            size_header = answer.headers.get(_SIZE, "")
-            size = int(size_header) if size_header.isdecimal() and len(size_header) < 20 else size
-            if method == "HEAD" and size is not None:
-                # signed addresses are for GET alone
-                object_headers = {"content-length": size_header, "etag": answer.headers.get(_ETAG, "")}
-                answer = Answer(200, {name: value for name, value in object_headers.items() if value}, b"")
-                return Followed(judge(answer), answer, gate)
-            host = urlsplit(address).netloc
-            if host not in self._hosts and len(self._hosts) >= _MAX_HOSTS:
-                reason = f"redirects to more than {_MAX_HOSTS} hosts"
-                return Followed(Finding(FaultKind.REDIRECTED, reason), answer, gate)
-            self._hosts.add(host)
-            gate = self._gate_for(address)
-            headers = {**range_headers, **self._store.headers_at(address)}
-            try:
-                await gate.enter()
-                sent = time.time()
-                answer = await self._send(gate, method, address, headers, hoped_for, bound, intake)
-            except HostUnavailable as closed:
-                return Followed(closed_finding(closed), answer, None)
-            except NoAnswer as error:
-                return Followed(Finding(FaultKind(error.kind), error.detail), Answer(0, {}, b""), gate, sent)
-        if answer.status in _REDIRECTS:
-            return Followed(Finding(FaultKind.REDIRECTED, "a redirect to another redirect"), answer, gate)
-        verdict = judge(answer)
-        if isinstance(verdict, Finding):
-            verdict = replace(verdict, detail=f"{verdict.detail}, from {host_of(redact_address(address))}")
-        elif size is not None and verdict.total and verdict.total != size:
-            detail = f"the file has {verdict.total} bytes, but the redirect announced {size}"
-            verdict = Finding(FaultKind.WRONG_RANGE, detail)
-        return Followed(verdict, answer, gate, sent)
+    def following(self, method: str, key: str, span: Span | None, limit: int, skip: int, judge: Judge) -> Follow:
+        """Returns the function that follows a redirect of ``key`` and judges the last answer. ``span``, ``limit`` and
+        ``skip`` are as of ``Store.fetch``."""
 
-    async def _send(
-        self,
-        gate: RateLimiter,
-        method: str,
-        address: str,
-        headers: Mapping[str, str],
-        hoped_for: int,
-        bound: int,
-        intake: Intake | None,
-    ) -> Answer:
-        self._stats.requests += 1
-        try:
-            client = self._client_for(address)
-            return await client.ask(method, address, headers, hoped_for=hoped_for, bound=bound, intake=intake)
-        finally:
-            gate.leave()
+        async def follow(answer: Answer) -> SourceAnswer:
+            address, requests = self._store.url(key), 0
+            size: int | None = None
+            for _ in range(_MAX_HOPS):
+                size_header = answer.headers.get(_SIZE, "")
+                size = int(size_header) if size_header.isdecimal() and len(size_header) < 20 else size
+                if method == "HEAD" and size is not None:
+                    # signed addresses are for GET alone
+                    object_headers = {"content-length": size_header, "etag": answer.headers.get(_ETAG, "")}
+                    answer = Answer(200, {name: value for name, value in object_headers.items() if value}, b"")
+                    return judge(answer), answer, requests
+                try:
+                    address = self._target(address, answer)
+                except Undeclared as refused:
+                    return Finding(FaultKind.REDIRECTED, str(refused)), answer, requests
+                send = partial(self._send, method, address, span, limit, skip)
+                # an address expires: the next try begins at the source
+                verdict, answer, hop_requests = await self._sender_at(address).send(key, send, judge, max_attempts=1)
+                requests += hop_requests
+                if isinstance(verdict, Verified):
+                    return _with_size(verdict, size), answer, requests
+                if verdict.kind is not FaultKind.REDIRECTED:
+                    detail = f"{verdict.detail}, from {host_of(redact_address(address))}"
+                    return replace(verdict, detail=detail), answer, requests
+            return Finding(FaultKind.REDIRECTED, "a redirect to another redirect"), answer, requests
+
+        return follow
+
+    def _target(self, address: str, answer: Answer) -> str:
+        """Returns the address that ``answer`` of ``address`` leads to. Raises ``Undeclared``."""
+        target = target_of(address, answer.headers.get("location", ""), self._declared)
+        host = urlsplit(target).netloc
+        if host not in self._hosts and len(self._hosts) >= _MAX_HOSTS:
+            raise Undeclared(f"redirects to more than {_MAX_HOSTS} hosts")
+        self._hosts.add(host)
+        return target
+
+    def _send(self, method: str, address: str, span: Span | None, limit: int, skip: int) -> Awaitable[Answer]:
+        headers = {**({} if span is None else {"Range": span.header}), **self._store.headers_at(address)}
+        hoped_for = 200 if span is None else 206
+        return self._client_to(address).ask(method, address, headers, hoped_for=hoped_for, bound=limit, skip=skip)
+
+
+def _with_size(verdict: Verified, size: int | None) -> Verified | Finding:
+    """Compares a verdict with the size that a redirect announced."""
+    if size is None or not verdict.total or verdict.total == size:
+        return verdict
+    detail = f"the file has {verdict.total} bytes, but the redirect announced {size}"
+    return Finding(FaultKind.WRONG_RANGE, detail)

@@ -25,12 +25,9 @@ from cc_pipeline.processes import this_process
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings import CHOICES, Settings
 from cc_pipeline.stores.answer import S3Options, Timeouts
-from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.faults import FaultKind
-from cc_pipeline.transport.named_files import NamedPlaces
-from cc_pipeline.transport.ranges import RetryPolicy
-from cc_pipeline.transport.rates import (
+from cc_pipeline.transport.host_file import rate_in_force
+from cc_pipeline.transport.limits import (
     OWN_BUCKET_RATE,
     SourceLimits,
     chosen_limits,
@@ -38,8 +35,9 @@ from cc_pipeline.transport.rates import (
     refuse_nameless,
     shared_among,
 )
+from cc_pipeline.transport.named_files import NamedPlaces
+from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.source_client import SourceOptions
-from cc_pipeline.transport.states import rate_in_force
 from cc_pipeline.workspace.claim import agree_on_choices, claim_home, claim_lake
 from cc_pipeline.workspace.crawl_list import CrawlList, read_crawl_list
 from cc_pipeline.workspace.tables import all_tables
@@ -51,8 +49,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 #: Few retries for a list of crawls on a host of its own: a person waits, and can work without it.
-_LIST_RETRY = RetryPolicy(attempts=3, longest=2.0, attempts_by_kind={FaultKind.UNREACHABLE: 2, FaultKind.TIMEOUT: 1})
-_LIST_TIMEOUTS = Timeouts(connect=5.0, silence=8.0, total=15.0)
+_LIST_RETRY = RetryPolicy(attempts=2, longest=2.0)
+_LIST_TIMEOUTS = Timeouts(connect=5.0, silence=8.0, window=15.0)
 #: Maximum concurrent requests to the lake.
 _LAKE_CONCURRENCY = 32
 
@@ -129,7 +127,7 @@ class Workspace:
             settings.lake,
             SourceOptions(
                 rate=own_rate,
-                refusals=RefusalPolicy(probes=()),
+                pauses=False,
                 concurrency=_LAKE_CONCURRENCY,
                 s3=S3Options(settings.lake_endpoint, settings.s3_region),
             ),
@@ -289,7 +287,7 @@ def open_transport(
             hosts=settings.rate_shares,
             budget_path=settings.budget_path,
             retry=retry or RetryPolicy(),
-            refusals=RefusalPolicy() if settings.wait is None else RefusalPolicy(wait=settings.wait),
+            wait=settings.wait,
             timeouts=timeouts or Timeouts(),
             bounded=root == settings.source,
             s3=S3Options(settings.s3_endpoint, settings.s3_region, settings.s3_anonymous),

@@ -12,11 +12,9 @@ from cc_pipeline.checks.doctor import budget_findings
 from cc_pipeline.cli.commands.plan import _duration_note
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline.transport.budget import Budget
-from cc_pipeline.transport.circuit_breaker import RATE_REFUSALS
-from cc_pipeline.transport.states import reset_breaker
+from cc_pipeline.transport.host_file import reset_host
 from cc_pipeline.workspace.workspace import Workspace, limits_of, open_transport, rate_now
-from cc_pipeline_tests.refusal_events import asked_for_less, forbidden, gave
+from cc_pipeline_tests.refusing_hosts import make_refuse, note_answer
 
 HOST = "data.commoncrawl.org"
 
@@ -43,37 +41,20 @@ def test_the_time_is_that_of_the_rate_in_force(tmp_path: Path, monkeypatch: pyte
     by_hand = settings_of(tmp_path, RATE="10", CONTACT="mailto:me@example.org")
     assert said_of(by_hand) == ["100,000 requests take 2.8 h at 10 requests a second"]
     assert said_of(settings_of(tmp_path, SOURCE=str(tmp_path))) == []
-    budget = Budget(settings.budget_path, HOST, limits_of(settings))
-    for _ in range(700):
-        budget.reserve_slots(1)
-    budget.apply_event(forbidden())
-    budget.close()
+    make_refuse(settings.budget_path, HOST, limits_of(settings), ahead=0)
     [refuses] = budget_findings(settings)
     assert refuses.level == "bad"
     now += 6
-    budget = Budget(settings.budget_path, HOST, limits_of(settings))
-    budget.apply_event(gave())
-    budget.close()
+    note_answer(settings.budget_path, HOST, limits_of(settings))
     slower = "100,000 requests take 10.5 h at 2.65 requests a second; slower than the usual"
     assert said_of(settings) == [f"{slower} 5, since the source refused lately"]
     assert said_of(by_hand) == [f"{slower} 10, since the source refused lately"]
     other_home = load_settings({"XDG_STATE_HOME": str(tmp_path / "state")}, home=str(tmp_path / "other"))
     [finding] = budget_findings(other_home)
     assert "it refused this address at" in finding.text
-    assert "after at most 700 requests in 300 s" in finding.text
     assert "2.6 requests/s for now" in finding.text
     now += 86_400
     assert said_of(settings) == ["100,000 requests take 5.6 h at 5 requests a second"]
-
-
-def test_a_rate_that_was_learnt_is_in_the_time(tmp_path: Path) -> None:
-    settings = settings_of(tmp_path)
-    budget = Budget(settings.budget_path, HOST, limits_of(settings))
-    for _ in range(RATE_REFUSALS):
-        budget.apply_event(asked_for_less())
-    budget.close()
-    took = "100,000 requests take 11.1 h at 2.5 requests a second"
-    assert said_of(settings) == [f"{took}; slower than the usual 5, since the source refused lately"]
 
 
 def test_a_damaged_budget_is_named(tmp_path: Path) -> None:
@@ -85,7 +66,7 @@ def test_a_damaged_budget_is_named(tmp_path: Path) -> None:
     assert str(settings.budget_path) in finding.text
     assert said_of(settings) == ["100,000 requests take 5.6 h at 5 requests a second"]
     with pytest.raises(EnvironmentFault, match="request budget"):
-        reset_breaker(settings.budget_path, HOST)
+        reset_host(settings.budget_path, HOST)
     workspace = Workspace(settings)
     assert "request budget" in str(find_source_trouble(workspace, "CC-MAIN-2024-10"))
     workspace.close()

@@ -10,11 +10,10 @@ import pytest
 
 from cc_pipeline.checks.doctor import budget_findings
 from cc_pipeline.settings import load_settings
-from cc_pipeline.transport.budget import Budget
-from cc_pipeline.transport.circuit_breaker import RefusalPolicy
-from cc_pipeline.transport.rates import SourceLimits
+from cc_pipeline.transport.host_file import HostFile
+from cc_pipeline.transport.limits import SourceLimits
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
-from cc_pipeline_tests.refusal_events import forbidden
+from cc_pipeline_tests.refusing_hosts import make_refuse
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -56,17 +55,15 @@ def test_doctor_shows_who_refuses_and_lets_a_person_try_again(cli: Cli, world: W
     share = next(iter(budget_findings(shared)))
     assert (share.level, "2.5 requests/s and 32 at the same time here" in share.text) == ("ok", True)
     assert next(iter(budget_findings(replace(shared, rate_shares=200)))).level == "note"
-    Budget(settings.budget_path, "data.example.org", SourceLimits(10.0, 8), None).close()
+    HostFile(settings.budget_path, "data.example.org", SourceLimits(10.0, 8)).close()
     assert (
         "10 requests/s, at most 8 at the same time" in cli("doctor", "--source", world.bucket, "--home", tmp_path).out
     )
-    refusing = Budget(settings.budget_path, "data.example.org", SourceLimits(10.0, 8), RefusalPolicy(probes=(600.0,)))
-    refusing.apply_event(forbidden())
-    refusing.close()
+    make_refuse(settings.budget_path, "data.example.org", SourceLimits(10.0, 8))
     said = cli("doctor", "--source", world.bucket, "--home", tmp_path)
     assert said.status == 1
     assert "data.example.org refuses" in said.out
-    assert "--reset-breaker data.example.org" in " ".join(said.out.split())
-    said = cli("doctor", "--source", world.bucket, "--home", tmp_path, "--reset-breaker", "data.example.org")
+    assert "--reset-host data.example.org" in " ".join(said.out.split())
+    said = cli("doctor", "--source", world.bucket, "--home", tmp_path, "--reset-host", "data.example.org")
     assert said.status == 0
-    assert cli("doctor", "--home", tmp_path, "--reset-breaker", "elsewhere").status == 1
+    assert cli("doctor", "--home", tmp_path, "--reset-host", "elsewhere").status == 1

@@ -20,12 +20,10 @@ from cc_pipeline.defs.resources import limit_wait
 from cc_pipeline.locks import locked
 from cc_pipeline.publish.publish import PublicationLag, find_publication_lag
 from cc_pipeline.settings import load_settings
-from cc_pipeline.transport.budget import Budget
-from cc_pipeline.transport.circuit_breaker import RefusalPolicy
-from cc_pipeline.transport.rates import SourceLimits
-from cc_pipeline.transport.states import reset_breaker
+from cc_pipeline.transport.host_file import reset_host
+from cc_pipeline.transport.limits import SourceLimits
 from cc_pipeline_tests.defs.graph import execute_listed, listed_run, sensor
-from cc_pipeline_tests.refusal_events import forbidden
+from cc_pipeline_tests.refusing_hosts import make_refuse
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, publish, workspace_of
 
 failed_runs = sensor("failed_runs")
@@ -112,7 +110,7 @@ def test_partitions_are_named_however_the_run_has_them() -> None:
         ("s3://bucket", "bucket.s3.us-east-1.amazonaws.com"),
     ],
 )
-def test_an_open_breaker_is_told_when_it_opens_and_when_it_closes(
+def test_a_source_that_refuses_is_told_when_it_begins_and_when_it_ends(
     tmp_path: Path, instance: dg.DagsterInstance, told: list[Mapping[str, object]], source: str, host: str
 ) -> None:
     workspace = workspace_of(source, tmp_path)
@@ -129,17 +127,13 @@ def test_an_open_breaker_is_told_when_it_opens_and_when_it_closes(
         return answer.skip_reason.skip_message or ""
 
     assert "as usual" in tick()
-    budget = Budget(workspace.settings.budget_path, host, SourceLimits(10.0, 8), RefusalPolicy(probes=(60.0,)))
-    try:
-        budget.apply_event(forbidden(why="403"))
-        assert f"{host} refuses requests (403): none is sent until " in tick()
-        tick()
-        assert [one["event"] for one in told] == ["circuit breaker open"], "told once"
-        assert reset_breaker(workspace.settings.budget_path, host)
-        assert "as usual" in tick()
-        assert [one["event"] for one in told] == ["circuit breaker open", "circuit breaker closed"]
-    finally:
-        budget.close()
+    make_refuse(workspace.settings.budget_path, host, SourceLimits(10.0, 8))
+    assert f"{host} refuses requests (status 403): none is sent until " in tick()
+    tick()
+    assert [one["event"] for one in told] == ["source refuses"], "told once"
+    assert reset_host(workspace.settings.budget_path, host)
+    assert "as usual" in tick()
+    assert [one["event"] for one in told] == ["source refuses", "source answers"]
 
 
 def test_what_automation_starts_outlasts_a_window_and_waits_no_longer(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ REASONS = frozenset(
     "not_found range_not_satisfiable forbidden throttled server_error client_error redirected unauthorized unreachable "
     "timeout connection_reset short_body long_body whole_object error_document wrong_range changed_object empty_body "
     # the source had refused so often that it was not asked
-    "breaker_open "
+    "refused "
     # the bytes are not the record
     "not_gzip gzip_truncated gzip_corrupt too_large not_a_record length_mismatch wrong_target wrong_type "
     "digest_mismatch "

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import chain
-from unittest.mock import patch
 
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.archive.record import sha1_base32
-from cc_pipeline.records import capture_states
 from cc_pipeline.records.capture_states import CaptureStates, RangeRequest
 from cc_pipeline.records.orders import RecordOptions
 from cc_pipeline.records.range_plan import Coalescing, plan_ranges
@@ -26,14 +24,14 @@ from cc_pipeline_tests.records.planned import captures_table, html_record
 CRAWL = "CC-MAIN-2024-22"
 FILES, RECORDS = 5, 4
 #: What a source does with a request: it gives the bytes, damages them alike or each time in another way, gives them
-#: from another object or in two pieces of which the second fails, or nothing.
-BYTES = ("good", "damaged", "noise", "other object", "pieces")
+#: from another object, or nothing.
+BYTES = ("good", "damaged", "noise", "other object")
 FAULTS = (
     FaultKind.NOT_FOUND,
     FaultKind.RANGE_NOT_SATISFIABLE,
     FaultKind.SHORT_BODY,
     FaultKind.TIMEOUT,
-    FaultKind.BREAKER_OPEN,
+    FaultKind.REFUSED,
 )
 ACT = st.sampled_from([*BYTES, *(kind.value for kind in FAULTS[:4])])
 #: What a file does with one request after the other; then it begins again.
@@ -64,7 +62,7 @@ CONTENTS, CAPTURES = _bucket()
 
 @dataclass
 class Source:
-    """A source in which each file has habits. After ``closed_after`` requests its circuit breaker opens."""
+    """A source in which each file has habits. After ``closed_after`` requests it refuses."""
 
     habits: dict[str, list[str]]
     closed_after: int | None
@@ -77,7 +75,7 @@ class Source:
         act = habits[self.answers[request.key] % len(habits)]
         self.answers[request.key] += 1
         if self.closed_after is not None and sent >= self.closed_after:
-            act = FaultKind.BREAKER_OPEN.value
+            act = FaultKind.REFUSED.value
         tries = request.tries or 1
         assert 1 <= tries <= MAX_TRIES
         start, end = request.offset, request.offset + request.length
@@ -86,10 +84,6 @@ class Source:
             self.requests[request.key] += tries
             return [_fault(request, FaultKind(act), start, end, tries)]
         self.requests[request.key] += 1
-        if act == "pieces" and request.ends:
-            half = request.ends[0]
-            piece = RangeBytes(request.key, start, data[: half - start], None, '"1"', 1, request.tag)
-            return [piece, _fault(request, FaultKind.SHORT_BODY, half, end, 1)]
         if act == "damaged":
             data = bytes(byte ^ 1 for byte in data)
         elif act == "noise":
@@ -132,17 +126,15 @@ def test_each_capture_ends_in_one_outcome_within_its_tries(
     assert states.reuse([], []) == (0, 0)
     good: set[tuple[str, int]] = set()
     usable: set[tuple[str, int]] = set()
-    # ranges are cut where a record ends
-    with patch.object(capture_states, "PIECE", 1):
-        for request in chain.from_iterable(states.passes()):
-            for answer in source.answer(request):
-                for arrival in states.add_answer(answer):
-                    verdict = verify_record(arrival.data, arrival.expected)
-                    if verdict.reason is None:
-                        good.add((arrival.expected.key, arrival.expected.offset))
-                    elif verdict.reason == "digest_mismatch":
-                        usable.add((arrival.expected.key, arrival.expected.offset))
-                    states.add_verdict(arrival, verdict)
+    for request in chain.from_iterable(states.passes()):
+        for answer in source.answer(request):
+            for arrival in states.add_answer(answer):
+                verdict = verify_record(arrival.data, arrival.expected)
+                if verdict.reason is None:
+                    good.add((arrival.expected.key, arrival.expected.offset))
+                elif verdict.reason == "digest_mismatch":
+                    usable.add((arrival.expected.key, arrival.expected.offset))
+                states.add_verdict(arrival, verdict)
     states.finish()
 
     rows = [row for batch in states.outcomes.batches() for row in batch.to_pylist()]

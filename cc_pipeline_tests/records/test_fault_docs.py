@@ -11,7 +11,7 @@ from cc_pipeline.records import capture_states as turns
 from cc_pipeline.records import retry_policy
 from cc_pipeline.records.orders import RecordOptions
 from cc_pipeline.settings import Settings
-from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, PERMANENT_KINDS, FaultKind, Finding
+from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, handling_of
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline_tests.records.reasons import REASONS
 
@@ -28,10 +28,7 @@ def rows(title: str) -> list[list[str]]:
 
 def attempts(kind: FaultKind) -> int:
     """How often the retry policy lets a range of this kind be requested."""
-    if kind is FaultKind.BREAKER_OPEN:
-        return 0
-    policy, finding = RetryPolicy(), Finding(kind, "")
-    return next(number for number in range(1, 100) if policy.next_wait(finding, number, 0.0) is None)
+    return 0 if kind is FaultKind.REFUSED else 1 + handling_of(kind).retry_now
 
 
 def test_every_reason_has_one_row_that_says_what_the_code_does() -> None:
@@ -44,7 +41,6 @@ def test_every_reason_has_one_row_that_says_what_the_code_does() -> None:
         if kind is not None:
             assert family == ("environment" if kind in ENVIRONMENT_KINDS else "data"), name
             assert int(tries) == attempts(kind), name
-            assert int(tries) <= 1 or kind not in PERMANENT_KINDS, name
             assert again == ("record" if kind in retry_policy.BY_RECORD else "range"), name
             assert (settled == "never") is (kind not in ("not_found", "range_not_satisfiable")), name
         elif name == "bad_plan":

@@ -18,7 +18,6 @@ from cc_pipeline.records.range_plan import (
     plan_ranges,
     price_of,
 )
-from cc_pipeline.transport.pieces import PIECE
 from cc_pipeline_tests.records.planned import captures_table
 
 CRAWL = "CC-MAIN-2024-22"
@@ -99,7 +98,7 @@ def test_a_range_of_unknown_lengths_is_no_longer_than_a_piece() -> None:
     ranges = plan_ranges(table)
     # records of known lengths stay together, and nothing goes missing
     assert ranges[0].rows == tuple(range(100))
-    assert max(planned.length for planned in ranges[1:]) == PIECE
+    assert max(planned.length for planned in ranges[1:]) == 2 << 20
     assert [number for planned in ranges for number in planned.rows] == list(range(600))
     assert price_of(table) == price_ranges(ranges, table)
 

@@ -16,7 +16,6 @@ from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
 from cc_pipeline.maintenance.maintain import hold_lease
 from cc_pipeline.stores.answer import S3Options, Timeouts
 from cc_pipeline.stores.s3 import PART_BYTES
-from cc_pipeline.transport.circuit_breaker import RefusalPolicy
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.ranges import RetryPolicy
@@ -25,8 +24,8 @@ from cc_pipeline_tests.motoserver import CREDENTIALS, moto_server
 from cc_pipeline_tests.ports import free_port
 
 #: Long enough for an answer on a busy machine, for the kinds that are not silent.
-PATIENT = Timeouts(connect=10, silence=20, total=40.0, slowest=50_000_000)
-QUICK = Timeouts(connect=1, silence=0.4, total=1.0, slowest=50_000_000)
+PATIENT = Timeouts(connect=10, silence=20, window=40.0, slowest=50_000_000)
+QUICK = Timeouts(connect=1, silence=0.4, window=1.0, slowest=50_000_000)
 ONCE = RetryPolicy(attempts=1)
 #: What the server sends for (method, path with query): status, headers, body; ``None`` is silence.
 Script = Callable[[str, str], tuple[int, dict[str, str], bytes] | None]
@@ -89,10 +88,9 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def place_at(endpoint: str, retry: RetryPolicy = ONCE, timeouts: Timeouts = PATIENT) -> Transport:
     # what a place of our own refuses is a matter of the object
-    of_objects = RefusalPolicy(probes=())
     return Transport(
         "s3://mine/prefix",
-        SourceOptions(retry=retry, timeouts=timeouts, refusals=of_objects, s3=S3Options(endpoint=endpoint)),
+        SourceOptions(retry=retry, timeouts=timeouts, pauses=False, s3=S3Options(endpoint=endpoint)),
     )
 
 

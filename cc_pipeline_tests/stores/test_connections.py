@@ -24,9 +24,9 @@ from cc_pipeline.stores.opening import open_store
 from cc_pipeline.stores.web import HttpClient, HttpStore
 
 #: Long enough for an answer on a busy machine.
-PATIENT = Timeouts(connect=20, silence=20, total=40, slowest=1_000_000)
+PATIENT = Timeouts(connect=20, silence=20, window=40, slowest=1_000_000)
 #: Where nothing but a timeout ends what is tested.
-QUICK = Timeouts(connect=5, silence=0.5, total=1.0, slowest=1_000_000)
+QUICK = Timeouts(connect=5, silence=0.5, window=1.0, slowest=1_000_000)
 #: In a script: the connection is reset.
 RESET = -1.0
 Script = Callable[[int, int], list[bytes | float | None]]

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.errors import DataFault, EnvironmentFault
-from cc_pipeline.stores.answer import Span
+from cc_pipeline.stores.answer import Answer, Span
 from cc_pipeline.transport.faults import (
     ENVIRONMENT_KINDS,
-    PERMANENT_KINDS,
     FaultKind,
     Finding,
     Verified,
+    handling_of,
     is_changed_etag,
     judge_range,
     judge_status,
@@ -33,14 +33,14 @@ BODY = bytes(50)
 
 
 def kind(status: int, headers: dict[str, str], body: bytes, span: Span = SPAN, etag: str | None = None) -> FaultKind:
-    found = judge_range(span, status, headers, body, etag)
+    found = judge_range(span, Answer(status, headers, body), etag)
     assert isinstance(found, Finding), found
     return found.kind
 
 
 def test_the_range_asked_for_is_verified() -> None:
-    assert judge_range(SPAN, 206, GOOD, BODY, '"a-15"') == Verified(100, 1000, '"a-15"')
-    assert judge_range(SPAN, 206, GOOD, BODY, 'W/"a-15"') == Verified(100, 1000, '"a-15"')
+    assert judge_range(SPAN, Answer(206, GOOD, BODY), '"a-15"') == Verified(100, 1000, '"a-15"')
+    assert judge_range(SPAN, Answer(206, GOOD, BODY), 'W/"a-15"') == Verified(100, 1000, '"a-15"')
 
 
 def test_a_real_answer_is_verified() -> None:
@@ -50,7 +50,7 @@ def test_a_real_answer_is_verified() -> None:
         "etag": '"29d92fa93d494ff220dff1273f63ce32-15"',
         "x-cache": "RefreshHit from cloudfront",
     }
-    found = judge_range(Span(34323482, 1219), 206, headers, bytes(1219))
+    found = judge_range(Span(34323482, 1219), Answer(206, headers, bytes(1219)))
     assert found == Verified(34323482, 952861306, '"29d92fa93d494ff220dff1273f63ce32-15"')
 
 
@@ -61,18 +61,18 @@ def test_a_real_answer_is_verified() -> None:
 def test_a_suffix_takes_its_place_and_size_from_content_range(
     length: int, content_range: str, body: int, offset: int
 ) -> None:
-    found = judge_range(Span(None, length), 206, {"content-range": content_range}, bytes(body))
+    found = judge_range(Span(None, length), Answer(206, {"content-range": content_range}, bytes(body)))
     assert found == Verified(offset, 1000, None)
 
 
 def test_a_place_need_not_say_how_long_the_object_is() -> None:
     told = {"content-range": "bytes 100-149/*"}
-    assert judge_range(SPAN, 206, told, BODY) == Verified(100, None, None)
-    assert judge_range(SPAN, 206, told, BODY, length=1000) == Verified(100, 1000, None), "who asked knows it"
+    assert judge_range(SPAN, Answer(206, told, BODY)) == Verified(100, None, None)
+    assert judge_range(SPAN, Answer(206, told, BODY), length=1000) == Verified(100, 1000, None), "who asked knows it"
     # a suffix ends where the object does
     end, all_of_it = {"content-range": "bytes 950-999/*"}, {"content-range": "bytes 0-49/*"}
-    assert judge_range(Span(None, 50), 206, end, BODY) == Verified(950, 1000, None)
-    assert judge_range(Span(None, 900), 206, all_of_it, BODY, length=50) == Verified(0, 50, None)
+    assert judge_range(Span(None, 50), Answer(206, end, BODY)) == Verified(950, 1000, None)
+    assert judge_range(Span(None, 900), Answer(206, all_of_it, BODY), length=50) == Verified(0, 50, None)
     for span, head, length, expected in (
         (Span(None, 60), end, None, FaultKind.WRONG_RANGE),
         # perhaps the first bytes of more
@@ -84,13 +84,13 @@ def test_a_place_need_not_say_how_long_the_object_is() -> None:
         (Span(None, 50), all_of_it, 1000, FaultKind.WRONG_RANGE),
         (Span(None, 50), end, 1001, FaultKind.CHANGED_OBJECT),
     ):
-        found = judge_range(span, 206, head, BODY, length=length)
+        found = judge_range(span, Answer(206, head, BODY), length=length)
         assert isinstance(found, Finding)
         assert found.kind is expected
 
 
 def test_weak_and_strong_etags_are_equal_and_none_shows_nothing() -> None:
-    assert judge_range(SPAN, 206, GOOD, BODY, 'W/"a-15"') == Verified(100, 1000, '"a-15"')
+    assert judge_range(SPAN, Answer(206, GOOD, BODY), 'W/"a-15"') == Verified(100, 1000, '"a-15"')
     assert kind(206, GOOD, BODY, etag='"b-15"') is FaultKind.CHANGED_OBJECT
     assert is_changed_etag('"b"', '"a"') and is_changed_etag('"b"', None)
     assert not is_changed_etag(None, '"a"') and not is_changed_etag('W/"a"', '"a"')
@@ -133,34 +133,32 @@ def test_each_wrong_answer_has_its_name(status: int, headers: dict[str, str], bo
     assert kind(status, headers, body) is expected
 
 
-def test_a_changed_object_is_told_from_a_wrong_range() -> None:
-    assert kind(206, GOOD, BODY, etag='"b-15"') is FaultKind.CHANGED_OBJECT
-
-
 def test_what_is_kept_of_an_answer_has_a_bound() -> None:
     span = Span(0, 5)
     head = {"content-range": "bytes 0-4/100", "etag": "e" * 60_000}
-    assert judge_range(span, 206, head, b"hello") == Verified(0, 100, None)
-    assert judge_range(span, 206, head, b"hello", etag='"mine"') == Verified(0, 100, None)
-    found = judge_range(span, 416, {"content-range": "bytes */" + "9" * 60_000}, b"")
+    assert judge_range(span, Answer(206, head, b"hello")) == Verified(0, 100, None)
+    assert judge_range(span, Answer(206, head, b"hello"), etag='"mine"') == Verified(0, 100, None)
+    found = judge_range(span, Answer(416, {"content-range": "bytes */" + "9" * 60_000}, b""))
     assert isinstance(found, Finding)
     assert len(found.detail) < 300
     # no table holds such a number
     for total, kind in ((2**63 - 1, None), (2**63, FaultKind.WRONG_RANGE), (10**19 - 1, FaultKind.WRONG_RANGE)):
-        found = judge_range(Span(None, 5), 206, {"content-range": f"bytes {total - 5}-{total - 1}/{total}"}, b"hello")
+        found = judge_range(
+            Span(None, 5), Answer(206, {"content-range": f"bytes {total - 5}-{total - 1}/{total}"}, b"hello")
+        )
         assert (found.kind if isinstance(found, Finding) else None) is kind
 
 
 def test_whole_objects() -> None:
-    assert judge_whole(100, 200, {"content-length": "5", "etag": '"e"'}, b"12345") == Verified(0, 5, '"e"')
-    assert judge_whole(100, 200, {}, b"12345") == Verified(0, 5, None)
+    assert judge_whole(100, Answer(200, {"content-length": "5", "etag": '"e"'}, b"12345")) == Verified(0, 5, '"e"')
+    assert judge_whole(100, Answer(200, {}, b"12345")) == Verified(0, 5, None)
     for status, headers, body, expected in (
         (200, {}, bytes(101), FaultKind.LONG_BODY),
         (200, {"content-length": "9"}, b"12345", FaultKind.SHORT_BODY),
         (200, {}, error_xml("InternalError"), FaultKind.ERROR_DOCUMENT),
         (404, {}, b"", FaultKind.NOT_FOUND),
     ):
-        found = judge_whole(100, status, headers, body)
+        found = judge_whole(100, Answer(status, headers, body))
         assert isinstance(found, Finding)
         assert found.kind is expected
 
@@ -227,7 +225,7 @@ def test_only_exact_answers_are_verified(
     offset: int, length: int, status: int, content_range: str | None, body: bytes
 ) -> None:
     headers = {} if content_range is None else {"content-range": content_range}
-    found = judge_range(Span(offset, length), status, headers, body)
+    found = judge_range(Span(offset, length), Answer(status, headers, body))
     if isinstance(found, Verified):
         assert status == 206
         assert len(body) == length
@@ -243,7 +241,7 @@ def test_a_clock_that_is_off_is_said_with_both_times_and_nobody_waits() -> None:
     )
     found = judge_status(403, {}, body)
     assert found.kind is FaultKind.UNAUTHORIZED
-    assert found.kind in PERMANENT_KINDS
+    assert not handling_of(found.kind).retry_now
     assert re.search(r"clock says 20\d\d-\d\d-\d\dT.*Z, the source's 2026-11-26T12:00:00Z", found.detail)
     told = judge_status(403, {"date": "Thu, 26 Nov 2026 12:00:00 GMT"}, body.replace(b"ServerTime", b"X"))
     assert "the source's Thu, 26 Nov 2026 12:00:00 GMT" in told.detail

@@ -19,10 +19,10 @@ from cc_pipeline.stores.opening import is_public
 from cc_pipeline.stores.web import HttpClient
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault, retry_after
+from cc_pipeline.transport.host_file import read_hosts
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline.transport.redirects import Undeclared, declared_hosts, target_of
 from cc_pipeline.transport.source_client import SourceOptions
-from cc_pipeline.transport.states import budget_state
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 
 QUICK = RetryPolicy(attempts=2, base=0.001, longest=0.005)
@@ -171,7 +171,7 @@ def test_ranges_come_from_where_a_place_redirects_to(servers: list[FaultServer],
     assert {hit.authorization for hit in cdn.hits} == {""}
     assert all(hit.authorization for hit in place.hits)
     # each host has a budget of its own, and nothing that lets somebody in is kept
-    assert {state.host for state in budget_state(budget)} == {f"127.0.0.1:{one.port}" for one in (place, cdn)}
+    assert {state.host for state in read_hosts(budget)} == {f"127.0.0.1:{one.port}" for one in (place, cdn)}
     assert b"s3cret" not in budget.read_bytes()
 
 
@@ -223,8 +223,8 @@ def test_what_the_last_hop_answers_is_judged(servers: list[FaultServer]) -> None
         ("404", FaultKind.NOT_FOUND),
         ("wrong_range", FaultKind.WRONG_RANGE),
         ("short", FaultKind.SHORT_BODY),
-        # it is waited for, as any host that refuses
-        ("403", FaultKind.BREAKER_OPEN),
+        ("403", FaultKind.FORBIDDEN),
+        ("503", FaultKind.THROTTLED),
     ):
         cdn.set_rules([Rule(kind, times=None)])
         with (

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import random
-import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +21,7 @@ from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 
 QUICK = RetryPolicy(attempts=4, base=0.001, longest=0.005)
-SHORT = Timeouts(connect=5, silence=1, total=1.5, slowest=100_000)
+SHORT = Timeouts(connect=5, silence=1, window=1.5, slowest=100_000)
 DATA = bytes(range(256)) * 40
 
 
@@ -93,9 +91,7 @@ def test_a_transient_fault_is_got_over(folder: Path, kind: str) -> None:
 
 
 PERSISTENT = {
-    "429": (FaultKind.THROTTLED, 4),
     "500": (FaultKind.SERVER_ERROR, 4),
-    "503": (FaultKind.THROTTLED, 4),
     "404": (FaultKind.NOT_FOUND, 1),
     "416": (FaultKind.RANGE_NOT_SATISFIABLE, 1),
     "reset": (FaultKind.CONNECTION_RESET, 4),
@@ -103,12 +99,11 @@ PERSISTENT = {
     "stall": (FaultKind.TIMEOUT, 4),
     "drip": (FaultKind.TIMEOUT, 4),
     "short": (FaultKind.SHORT_BODY, 4),
-    "long": (FaultKind.LONG_BODY, 3),
+    "long": (FaultKind.LONG_BODY, 2),
     "empty": (FaultKind.EMPTY_BODY, 4),
-    "xml_200": (FaultKind.ERROR_DOCUMENT, 4),
-    "wrong_range": (FaultKind.WRONG_RANGE, 3),
-    "no_range": (FaultKind.WRONG_RANGE, 3),
-    "whole_object": (FaultKind.WHOLE_OBJECT, 3),
+    "wrong_range": (FaultKind.WRONG_RANGE, 2),
+    "no_range": (FaultKind.WRONG_RANGE, 2),
+    "whole_object": (FaultKind.WHOLE_OBJECT, 2),
 }
 
 
@@ -247,33 +242,6 @@ def test_the_user_agent_is_sent(folder: Path) -> None:
         assert {hit.agent for hit in server.hits} == {"tester/1 (+me@example.com)"}
 
 
-def test_a_damaged_budget_file_says_what_to_do(folder: Path, tmp_path: Path) -> None:
-    budget = tmp_path / "budget.sqlite"
-    budget.write_bytes(b"this is no database, whatever its name says" * 100)
-    with FaultServer(folder) as server, open_transport(server.url, rate=50.0, budget_path=budget) as transport:
-        with pytest.raises(EnvironmentFault, match=r"budget.* cannot be used") as raised:
-            transport.read("f1.bin", 0, 5)
-        assert "delete it" in raised.value.advice
-        with pytest.raises(EnvironmentFault, match=r"budget.* cannot be used"):
-            list(transport.read_many([ByteRange("f1.bin", 0, 5)]))
-        assert server.hits == []
-        budget.unlink()
-        assert transport.read("f1.bin", 0, 5).data == DATA[:5]
-
-
-def test_a_host_whose_state_is_damaged_is_not_asked(folder: Path, tmp_path: Path) -> None:
-    budget = tmp_path / "budget.sqlite"
-    with FaultServer(folder) as server, open_transport(server.url, rate=50.0, budget_path=budget) as transport:
-        assert transport.read("f1.bin", 0, 5).data == DATA[:5]
-        with closing(sqlite3.connect(budget)) as db:
-            db.execute("insert or replace into states select host, '{}' from hosts")
-            db.commit()
-        with pytest.raises(EnvironmentFault, match=r"the state of .* cannot be read") as raised:
-            transport.read("f1.bin", 0, 5)
-        assert "delete it" in raised.value.advice
-        assert len(server.hits) == 1
-
-
 def test_a_forked_process_is_told_instead_of_waiting_for_ever(folder: Path) -> None:
     with FaultServer(folder) as server, open_transport(server.url) as transport:
         transport.read("f1.bin", 0, 5)
@@ -321,7 +289,7 @@ def test_a_range_is_taken_out_of_a_whole_object_within_its_bound(tmp_path: Path,
         [got] = transport.read_many([asked])
         assert isinstance(got, RangeBytes)
         assert (got.data, got.offset, got.total) == (content[offset : offset + length], offset, 10_000)
-        refused = 3 * (ERROR_BODY_BYTES + 1)
+        refused = 2 * (ERROR_BODY_BYTES + 1)
         assert transport.stats.bytes <= refused + offset + length, "the rest is not taken"
         # the bound, the expected ETag and the size hold
         for other in ({"max_object_bytes": offset + length - 1}, {"total": 9_999}, {"etag": '"another"'}):

@@ -49,9 +49,9 @@ def doctor(
     reset: Annotated[
         str | None,
         typer.Option(
-            "--reset-breaker",
+            "--reset-host",
             metavar="HOST",
-            help="Close the circuit breaker of a host, so that requests are sent to it again.",
+            help="Send requests again to a host that refuses, without waiting for the end of its pause.",
         ),
     ] = None,
     verify: Annotated[
@@ -76,8 +76,8 @@ def doctor(
 ) -> None:
     """Check settings, source, engine, disk, request budget, tables and stored files; say what to do about each problem.
 
-    All processes of this home share the request budget. When a host throttles, all of them slow down. When a host
-    keeps refusing, its circuit breaker opens, and no process sends it requests for a while.
+    All processes of this home share the request budget. If a host refuses, all of them wait, and one request is sent
+    at the end of each pause.
 
     --live asks the source for the list of crawls, an index file's footer, and a page with its record, one request a
     second.
@@ -89,7 +89,7 @@ def doctor(
 
       cc-pipeline doctor
 
-      cc-pipeline doctor --reset-breaker data.commoncrawl.org
+      cc-pipeline doctor --reset-host data.commoncrawl.org
 
       cc-pipeline doctor --verify --all
 
@@ -101,10 +101,10 @@ def doctor(
     """
     from cc_pipeline.checks.doctor import budget_findings, examine
     from cc_pipeline.defs.engines import find_engine
-    from cc_pipeline.transport.states import reset_breaker
+    from cc_pipeline.transport.host_file import reset_host
 
     settings = load_settings(source=source, home=home)
-    if reset is not None and not reset_breaker(settings.budget_path, reset):
+    if reset is not None and not reset_host(settings.budget_path, reset):
         raise UserInputError(
             f"nothing was reset: no command of {settings.home} has sent a request to the server {reset!r}; "
             "cc-pipeline doctor lists the servers"

@@ -307,23 +307,23 @@ def source_breaker(
     Each change is reported once, also to the webhook.
     """
     with LOADING:
-        from cc_pipeline.automation.source_state import find_open_breaker
+        from cc_pipeline.automation.source_state import find_refusing_host
 
-    open_breaker = find_open_breaker(workspace)
-    previous_state = context.cursor or "closed"
-    if open_breaker is None:
-        words, breaker_state = f"requests are sent to {workspace.settings.source} as usual", "closed"
+    refusing_host = find_refusing_host(workspace)
+    previous_state = context.cursor or "answers"
+    if refusing_host is None:
+        words, source_state = f"requests are sent to {workspace.settings.source} as usual", "answers"
     else:
         words = (
-            f"{open_breaker.host} refuses requests ({open_breaker.last_refusal}): none is sent until "
-            f"{open_breaker.breaker_open_until:%Y-%m-%d %H:%M} UTC. To try at once: "
-            f"cc-pipeline doctor --reset-breaker {open_breaker.host}"
+            f"{refusing_host.host} refuses requests ({refusing_host.last_refusal}): none is sent until "
+            f"{refusing_host.refuses_until:%Y-%m-%d %H:%M} UTC. To try at once: "
+            f"cc-pipeline doctor --reset-host {refusing_host.host}"
         )
-        breaker_state = "open"
-    if breaker_state != previous_state:
+        source_state = "refuses"
+    if source_state != previous_state:
         context.log.warning(words)
-        _notify(context.log, workspace.settings, {"event": f"circuit breaker {breaker_state}", "reason": words})
-    return dg.SensorResult(skip_reason=words, cursor=breaker_state)
+        _notify(context.log, workspace.settings, {"event": f"source {source_state}", "reason": words})
+    return dg.SensorResult(skip_reason=words, cursor=source_state)
 
 
 @sensor(seconds=60, job="publish")

@@ -42,7 +42,6 @@ from cc_pipeline.records.file_leases import lease, stop_note
 from cc_pipeline.records.schema import PARSED_SCHEMA
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, STORED, RecordStorage
 from cc_pipeline.settings.reading import as_texts
-from cc_pipeline.transport.budget import OpenBreaker, openings, take_over
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 
 if TYPE_CHECKING:
@@ -202,9 +201,6 @@ class SparkEngine:
     40 bytes of memory for each location, and the results of tasks: some 750 bytes for each target in each task, at
     worst (every capture of a task is another target's) 0.8 GB for a million captures.
 
-    Open circuit breakers in the workspace's budget file bind the workers. Breakers that open in tasks are written into
-    it after each fetch, and ``refused`` gets all open breakers.
-
     Only the driver reads journals of killed runs, stored records and leases. A task gets the part that it needs.
     """
 
@@ -212,7 +208,6 @@ class SparkEngine:
     workers: int
     partitions: int = 10_000
     captures: int = 1_000_000
-    refused: Callable[[tuple[OpenBreaker, ...]], object] = lambda closed: None
 
     def __post_init__(self) -> None:
         check_executor_settings(self.spark_context, self.workers)
@@ -231,9 +226,8 @@ class SparkEngine:
         )
         # A task has one core, however many cores its host has.
         options = replace(request.order.options, examiners=0)
-        budget = workspace.settings.budget_path
         job_fields = self._common(workspace, crawl, commit, request.generations)
-        job = FetchJob(**job_fields, options=options, plan=request.order.plan, closed=openings(budget))
+        job = FetchJob(**job_fields, options=options, plan=request.order.plan)
         try:
             with stored_plans(Plans(storage, crawl, commit), cutter) as plans:
                 task_results = run_on_spark(
@@ -243,9 +237,6 @@ class SparkEngine:
             # A note that cannot be deleted is removed with the lease of this fetch.
             with suppress(CcPipelineError):
                 storage.transport.delete(stop_note(storage, crawl, commit))
-        take_over(budget, [task_result for task in task_results for task_result in task.closed])
-        if closed := openings(budget):
-            self.refused(closed)
         return _merge_task_results(storage, request, leftovers, task_results)
 
     def parse(self, workspace: Workspace, request: ParseRequest) -> dict[str, WrittenRows]:
@@ -367,8 +358,6 @@ def run_job(
     tables: Collection[str],
     workers: int,
     on_progress: OnProgress = lambda stage, done, total, detail: None,
-    open_breakers: Collection[OpenBreaker] = (),
-    refused: Callable[[tuple[OpenBreaker, ...]], object] = lambda closed: None,
 ) -> Iterator[PartitionResult]:
     """Makes ``tables`` of the located ``partitions`` (crawl, slug), and yields each partition when it is done.
 
@@ -376,15 +365,11 @@ def run_job(
     come from the environment of driver and workers. The driver's home is a temporary folder. ``workers`` is the maximum
     number of executors that fetch at the same time.
 
-    The open circuit breakers of the process that started the job bind its workers too. ``refused`` gets the open
-    breakers of the job after each fetch.
-
     Raises ``UserInputError`` for a job that would exceed the source's budget (see :class:`SparkEngine`), and as
     :func:`~cc_pipeline.extraction.run.extract` does.
     """
     with tempfile.TemporaryDirectory(prefix="cc-pipeline-") as folder:
         job_settings = read_job_settings(settings, Path(folder).resolve())
-        take_over(job_settings.budget_path, open_breakers)
-        engine = SparkEngine(spark_context, workers, refused=refused)
+        engine = SparkEngine(spark_context, workers)
         with open_workspace(job_settings) as workspace, progress.progress_to(on_progress):
             yield from extract(workspace, partitions, tables, engine)

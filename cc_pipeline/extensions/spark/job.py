@@ -52,7 +52,6 @@ def _work(pipes: PipesContext, out: Outbox, client: Client) -> None:
 
     from cc_pipeline.extensions.spark.code_check import describe_worker_processes  # noqa: PLC0415
     from cc_pipeline.extensions.spark.driver import run_job  # noqa: PLC0415
-    from cc_pipeline.transport.budget import OpenBreaker  # noqa: PLC0415
 
     request = pipes.extras
     workers = int(request["workers"])
@@ -63,7 +62,6 @@ def _work(pipes: PipesContext, out: Outbox, client: Client) -> None:
         pipes.log.info(f"Spark {context.version} at {context.master}, {context.applicationId}")
         out.facts({"Spark": context.version, "application": context.applicationId or ""})
         out.facts(describe_worker_processes(context, workers))
-        closed = [OpenBreaker(**opening) for opening in request["closed"]]
         job = run_job(
             context,
             request["settings"],
@@ -71,8 +69,6 @@ def _work(pipes: PipesContext, out: Outbox, client: Client) -> None:
             request["tables"],
             workers,
             _ThrottledProgress(out),
-            closed,
-            out.refused,
         )
         for partition_result in job:
             out.send_partition(partition_result)

@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 from cc_pipeline.errors import CcPipelineError, Kind, PlaceFault
 from cc_pipeline.extraction.run import PartitionResult
 from cc_pipeline.lake.slice import StageReport
-from cc_pipeline.transport.budget import OpenBreaker
 
 #: The folder in the lake's root that has one folder for each job that runs.
 FOLDER: Final = "jobs"
@@ -203,14 +202,7 @@ class Facts:
     values: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The open circuit breakers of the job."""
-
-    openings: tuple[OpenBreaker, ...]
-
-
-Message: TypeAlias = PartitionResult | Progress | Failed | Facts | Refused
+Message: TypeAlias = PartitionResult | Progress | Failed | Facts
 
 
 class RemoteError(Exception):
@@ -255,10 +247,6 @@ class Outbox:
         """Sends facts about the cluster."""
         self.send({_MESSAGE_FIELD: "facts", "values": dict(values)})
 
-    def refused(self, openings: Sequence[OpenBreaker]) -> None:
-        """Sends the open circuit breakers."""
-        self.send({_MESSAGE_FIELD: "refused", "openings": [asdict(opening) for opening in openings]})
-
     def _number(self, report: StageReport) -> int:
         number = self._numbers.get(id(report))
         if number is None:
@@ -293,8 +281,6 @@ class Inbox:
                 return Failed(error_from_json(payload["error"]))
             case "facts":
                 return Facts(payload["values"])
-            case "refused":
-                return Refused(tuple(OpenBreaker(**fields) for fields in payload["openings"]))
         return None
 
 

@@ -10,8 +10,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, replace
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -21,7 +21,6 @@ import dagster as dg
 from dagster_pipes import PIPES_PROTOCOL_VERSION, PIPES_PROTOCOL_VERSION_FIELD, PipesContextData
 
 from cc_pipeline import children, interruption, progress
-from cc_pipeline.commoncrawl.crawls import LOCAL
 from cc_pipeline.defs.partitions import ENGINE_TAG, StepContext
 from cc_pipeline.errors import EnvironmentFault, disk_trouble
 from cc_pipeline.extensions.spark.messages import (
@@ -31,7 +30,6 @@ from cc_pipeline.extensions.spark.messages import (
     Mailbox,
     Payload,
     Progress,
-    Refused,
     mailbox_in,
     s3_client,
 )
@@ -45,7 +43,6 @@ from cc_pipeline.locks import locked
 from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 from cc_pipeline.settings.reading import as_texts
-from cc_pipeline.transport.budget import EVERY_HOST, openings, share_budget, take_over
 from cc_pipeline.workspace.workspace import Workspace
 
 _CAPTURES: Final = "captures"
@@ -131,7 +128,6 @@ def _make_by_job(
         workspace.choose()
     with (
         _lock_job(settings.home) as lock,
-        _share_budget(workspace, partitions) if "records" in tables else nullcontext(),
         _job(context, workspace, partitions, tables, lock) as job,
     ):
         for partition_result in job.partitions(context):
@@ -163,28 +159,18 @@ def _lock_job(home: Path) -> Iterator[int]:
         yield lock.fileno()
 
 
-def _share_budget(workspace: Workspace, partitions: Sequence[_Key]) -> AbstractContextManager[None]:
-    """Divides the budget of this home among the workers while a job may fetch."""
-    hosts = {workspace.transport.host}
-    if any(crawl.startswith(LOCAL) for crawl, _ in partitions):
-        # Files that the user named may be on any host.
-        hosts.add(EVERY_HOST)
-    return share_budget(workspace.settings.budget_path, hosts, workspace.settings.settings_of(SparkSettings).workers)
-
-
 class _Job:
     """A running job: a thread waits for its end, and its messages arrive here."""
 
-    def __init__(self, launcher: SparkSubmit, reader: Messages, thread: threading.Thread, budget: Path) -> None:
+    def __init__(self, launcher: SparkSubmit, reader: Messages, thread: threading.Thread) -> None:
         self._launcher = launcher
         self._reader = reader
         self._thread = thread
-        self._budget = budget
         self.error: Exception | None = None
         self._reported_error: Exception | None = None
 
     def partitions(self, context: StepContext) -> Iterator[PartitionResult]:
-        """Yields each finished partition, and forwards progress, facts and open breakers."""
+        """Yields each finished partition, and forwards progress and facts."""
         inbox = Inbox()
         while (payload := self._next()) is not None:
             match inbox.read(payload):
@@ -194,8 +180,6 @@ class _Job:
                     progress.report(stage, done, total, detail)
                 case Failed(error):
                     self._reported_error = error
-                case Refused(closed):
-                    take_over(self._budget, closed)
                 case Facts(values):
                     for name, value in values.items():
                         context.log.info(f"{name}: {value}")
@@ -251,7 +235,6 @@ def _job(
         "wanted": [list(key) for key in partitions],
         "tables": list(tables),
         "workers": settings.settings_of(SparkSettings).workers,
-        "closed": [asdict(opening) for opening in openings(settings.budget_path)],
         "bucket": mailbox.bucket,
         "alive": mailbox.sign_of_life_key,
     }
@@ -264,7 +247,7 @@ def _job(
             job.error = error
 
     thread = threading.Thread(target=run, name="job on Spark", daemon=True)
-    job = _Job(launcher, reader, thread, settings.budget_path)
+    job = _Job(launcher, reader, thread)
     with mailbox.open():
         context.log.warning(EXPERIMENTAL)
         context.log.info(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -22,8 +22,7 @@ from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.settings.environment import PREFIX, text_in
 from cc_pipeline.settings.source_addresses import normalise_root
-from cc_pipeline.transport.budget import OpenBreaker, take_over
-from cc_pipeline.transport.circuit_breaker import WAIT
+from cc_pipeline.transport.rate_limiter import WAIT
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Variables with the user's identity at the source.
@@ -50,12 +49,9 @@ def read_job_settings(settings_texts: Mapping[str, str], home: Path) -> Settings
 
 
 @contextmanager
-def open_task_workspace(
-    settings_texts: Mapping[str, str], workers: int, open_breakers: Collection[OpenBreaker] = ()
-) -> Iterator[Workspace]:
+def open_task_workspace(settings_texts: Mapping[str, str], workers: int) -> Iterator[Workspace]:
     """Opens the workspace of one task: locations and budget, no tables. ``workers`` is how many executors share the
-    source with the process that started the job, and the circuit breakers that opened elsewhere bind this worker
-    too.
+    limits of the source.
 
     Raises ``UserInputError`` if the number of workers is not known, since every worker would then use the whole rate.
     """
@@ -68,9 +64,7 @@ def open_task_workspace(
     settings = replace(read_job_settings(settings_texts, home), budget=str(home / "budget.sqlite"))
     # A cluster waits less long than a user.
     wait = None if settings.wait is None else min(settings.wait, WAIT)
-    # One share stays with the home, whose other runs may continue beside the job.
-    workspace = Workspace(replace(settings, rate_shares=settings.rate_shares * (workers + 1), wait=wait))
-    take_over(settings.budget_path, open_breakers)
+    workspace = Workspace(replace(settings, rate_shares=settings.rate_shares * workers, wait=wait))
     _clear(home / "scratch")
     try:
         yield workspace
@@ -97,7 +91,7 @@ def _executor_folder() -> Path:
 
 @cache
 def _folder_of_this_process() -> Path:
-    # All tasks of the process use one folder: a new one would have a full budget and no open breakers.
+    # All tasks of the process use one folder: a new one would have a full budget.
     return Path(tempfile.mkdtemp(prefix=f"{_FOLDER}-")).resolve()
 
 

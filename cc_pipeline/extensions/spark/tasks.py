@@ -36,7 +36,6 @@ from cc_pipeline.records.orders import Order, RecordOptions
 from cc_pipeline.records.outcomes import with_this_round
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.records.storage import RecordStorage
-from cc_pipeline.transport.budget import OpenBreaker, openings
 from cc_pipeline.workspace.workspace import Workspace, open_lake
 
 #: Seconds between two checks. Until a stop is seen, a worker sends at most the requests of its rate in this time.
@@ -98,13 +97,10 @@ class Job:
 
 @dataclass(frozen=True)
 class FetchJob(Job):
-    """The common fields of a fetch, see :class:`~cc_pipeline.extraction.engine.FetchRequest`. ``closed`` are the open
-    circuit breakers.
-    """
+    """The common fields of a fetch, see :class:`~cc_pipeline.extraction.engine.FetchRequest`."""
 
     options: RecordOptions
     plan: str
-    closed: tuple[OpenBreaker, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +115,13 @@ class Written:
 class FetchTaskResult:
     """The result of a fetch task. A task that requested captures and got no answer writes its rows twice: ``counted``
     rows count this run among the rounds of their captures, ``uncounted`` rows do not. The driver chooses by the
-    results of the other tasks. ``closed`` are the open circuit breakers of the worker.
+    results of the other tasks.
     """
 
     result: RecordsResult
     rows: int
     counted: Written
     uncounted: Written | None
-    closed: tuple[OpenBreaker, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +176,7 @@ def fetch_task(job: FetchJob, number: int, count: Count) -> FetchTaskResult:
     """Fetches the captures of plan ``number``, stores their records and writes their rows. Raises
     ``EnvironmentFault``."""
     with (
-        open_task_workspace(job.sent, job.workers, job.closed) as workspace,
+        open_task_workspace(job.sent, job.workers) as workspace,
         workspace.scratch_folder("fetch") as folder,
     ):
         storage = storage_in(workspace, folder / "spool")
@@ -202,9 +197,8 @@ def fetch_task(job: FetchJob, number: int, count: Count) -> FetchTaskResult:
         counted_rows = _write(workspace, job, partial(_rows_with_this_round, rows), name)
         has_no_answer = result.has_asked_source and not result.answered
         uncounted = _write(workspace, job, rows.batches, f"{name}-uncounted") if has_no_answer else None
-        closed = openings(workspace.settings.budget_path)
     count(len(located_places))
-    return FetchTaskResult(result, rows.rows, counted_rows, uncounted, closed)
+    return FetchTaskResult(result, rows.rows, counted_rows, uncounted)
 
 
 def parse_task(job: Job, number: int, count: Count) -> ParseTaskResult:

@@ -26,10 +26,10 @@ from cc_pipeline.index.footers.store import FooterStore, FooterWriter
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import (
     ENVIRONMENT_KINDS,
-    PERMANENT_KINDS,
     FaultKind,
     RangeFault,
     advice,
+    handling_of,
     is_changed_etag,
     whole_files,
 )
@@ -73,7 +73,7 @@ class FooterGuess:
 
 
 #: Kinds after which no other request will succeed either.
-_STOPPING: Final = frozenset({FaultKind.BREAKER_OPEN})
+_STOPPING: Final = frozenset({FaultKind.REFUSED})
 #: Files that came whole instead of their ends, while no end came, after which the source counts as without ranges.
 _WHOLE_FILES: Final = 3
 #: The harvest stops when more than so many files failed among the last outcomes, or when nothing succeeded at all.
@@ -193,7 +193,7 @@ class _Run:
             if not self.fetched and len(self.whole_files) >= min(_WHOLE_FILES, self.expected_files):
                 self.writer.sync()
                 raise whole_files(fault) from fault
-        final = fault.kind in PERMANENT_KINDS and fault.kind is not FaultKind.CHANGED_OBJECT
+        final = not handling_of(fault.kind).retry_now and fault.kind is not FaultKind.CHANGED_OBJECT
         failure = _Failure(fault.kind, f"{fault.kind.value}: {fault.detail}")
         # a file that was not found is requested once more, after all others: the answer may be temporary
         tries = max(job.tries, self.policy.tries - 2) if final else job.tries

@@ -13,7 +13,6 @@ import tempfile
 import time
 import types
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from cc_pipeline.extensions.spark import job
 from cc_pipeline.extraction.run import PartitionResult, extract
 from cc_pipeline.progress import progress_to
 from cc_pipeline.settings import load_settings
-from cc_pipeline.transport.budget import OpenBreaker
 from cc_pipeline.workspace.workspace import open_workspace
 
 
@@ -47,12 +45,8 @@ def run_job(
     tables: list[str],
     workers: int,
     told: Any,
-    closed: list[OpenBreaker],
-    refused: Any,
 ) -> Iterator[PartitionResult]:
     assert workers == 2
-    # each breaker that it is told of opens again, a little later
-    refused([replace(one, since=one.since + 1, probes=one.probes + 1) for one in closed])
     how = os.environ.get("STAND_IN", "")
     with tempfile.TemporaryDirectory() as home:
         own = {f"CC_PIPELINE_{name}": value for name, value in settings.items()}

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +34,7 @@ from cc_pipeline.records.range_plan import Coalescing
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.sweep import sweep
 from cc_pipeline.settings.reading import as_texts
-from cc_pipeline.transport import circuit_breaker
-from cc_pipeline.transport.budget import OpenBreaker, openings, take_over
+from cc_pipeline.transport import host_state, rate_limiter
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extensions.spark.compared import Bucket, located, made, slugs_of
@@ -280,10 +278,12 @@ def test_a_source_that_gives_nothing_then_all(bucket: Bucket, tmp_path: Path) ->
     assert not find_leftovers(other)
 
 
-def test_one_workers_open_breaker_stops_all(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_that_refuses_one_worker_stops_all(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slugs = sorted(bucket[1].domains())
-    monkeypatch.setattr(circuit_breaker, "PROBES", (200.0,))
-    monkeypatch.setattr(circuit_breaker, "WAIT", 0.05)
+    monkeypatch.setattr(host_state, "FIRST_PAUSE", 200.0)
+    monkeypatch.setattr(rate_limiter, "WAIT", 0.05)
     # a request for each record, one after the other
     monkeypatch.setattr(fetch, "RecordOptions", partial(RecordOptions, coalescing=Coalescing(gap=-1)))
 
@@ -304,7 +304,7 @@ def test_one_workers_open_breaker_stops_all(bucket: Bucket, tmp_path: Path, monk
             fetch_captures(workspace, NEW, slugs, engine=spark(context))
         asked = [task[0].result.requests for task in context.tasks]
         assert len(asked) > 2
-        # on a busy machine the first may end before it knows that its breaker is open; the second then finds out
+        # on a busy machine the first may end before it knows that the source refuses; the second then finds out
         assert 0 < sum(asked[:2]) < 9
         assert not any(asked[2:])
         assert len(server.hits) - before == sum(asked)
@@ -312,52 +312,6 @@ def test_one_workers_open_breaker_stops_all(bucket: Bucket, tmp_path: Path, monk
         lacking = [row.note for row in read_notes(workspace.lake, (FETCH,))]
         assert sum(row["planned"] for row in lacking) == sum(row["pending"] for row in lacking)
         assert not find_leftovers(workspace)
-
-
-def test_an_open_breaker_outlives_the_job_and_binds_the_next(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folders = count()
-
-    def elsewhere(task: Callable[[], Any], number: int) -> Any:
-        folder = tmp_path / f"executor-{next(folders)}"
-        folder.mkdir()
-        with monkeypatch.context() as moved:
-            moved.chdir(folder)
-            return task()
-
-    monkeypatch.setattr(circuit_breaker, "PROBES", (200.0,))
-    monkeypatch.setattr(circuit_breaker, "WAIT", 0.05)
-    monkeypatch.setattr(fetch, "RecordOptions", partial(RecordOptions, coalescing=Coalescing(gap=-1)))
-    slugs = sorted(bucket[1].domains())
-    with FaultServer(bucket[0]) as server:
-        # a rate binds all processes: those of this machine too
-        home = located(server.url, tmp_path / "home", slugs, rate=1000.0)
-        budget_path, wanted = home.settings.budget_path, [(NEW, slug) for slug in slugs]
-        server.set_rules([Rule("403", key="*/warc/*", times=None)])
-
-        def job(closed: tuple[OpenBreaker, ...]) -> tuple[int, tuple[OpenBreaker, ...]]:
-            before, told = len(server.hits), [closed]
-            run = run_job(
-                InProcess(elsewhere), as_texts(home.settings), wanted, ["records"], 2,
-                open_breakers=closed, refused=told.append,
-            )  # fmt: skip
-            assert all(one.error is not None for one in run)
-            return len(server.hits) - before, told[-1]
-
-        requests, told = job(())
-        assert requests > 0
-        [opening] = told
-        assert opening.until > opening.since
-        # of whatever job, and of however many new workers
-        assert job(told) == (0, told)
-        # and of this home's own runs, once they are told
-        take_over(budget_path, told)
-        before = len(server.hits)
-        with pytest.raises(Incomplete):
-            fetch_captures(home, NEW, slugs)
-        assert len(server.hits) == before
-        assert job(openings(budget_path)) == (0, told)
 
 
 def test_a_half_that_came_counts_the_other_among_its_rounds(bucket: Bucket, tmp_path: Path) -> None:

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, Incomplete, UserInputError
-from cc_pipeline.extensions.spark.messages import Facts, Failed, Inbox, Outbox, Progress, Refused, RemoteError
+from cc_pipeline.extensions.spark.messages import Facts, Failed, Inbox, Outbox, Progress, RemoteError
 from cc_pipeline.extensions.spark.messages import error_as_json as as_json
 from cc_pipeline.extensions.spark.messages import error_from_json as from_json
 from cc_pipeline.extraction.failure_isolation import affects_all_targets
 from cc_pipeline.extraction.run import PartitionResult
 from cc_pipeline.lake.slice import StageReport
-from cc_pipeline.transport.budget import OpenBreaker
 from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
 
 REPORT = StageReport(
@@ -52,11 +51,6 @@ def test_a_report_is_sent_once() -> None:
     assert len(sent) == 3
 
 
-def test_who_refuses_is_told() -> None:
-    closed = (OpenBreaker("example.org", 1.5, 301.5, 1, "403"),)
-    assert told(("refused", closed)) == [Refused(closed)]
-
-
 def test_progress_and_facts() -> None:
     assert told(("progress", "fetch", 1, None, "x"), ("facts", {"Spark": "4"})) == [
         Progress("fetch", 1, None, "x"),
@@ -72,7 +66,7 @@ def test_progress_and_facts() -> None:
         UserInputError("what is that"),
         DataFault(DataKind.GZIP_CORRUPT, "a.warc.gz", 17, "bad"),
         DataFault(FaultKind.NOT_FOUND, "a.warc.gz", None, "gone"),
-        range_fault(FaultKind.BREAKER_OPEN, "a.warc.gz", 1, 2, "refused", 3),
+        range_fault(FaultKind.REFUSED, "a.warc.gz", 1, 2, "refused", 3),
         range_fault(FaultKind.SHORT_BODY, "a.warc.gz", 1, 2, "short", 3, tag=object()),
     ],
 )

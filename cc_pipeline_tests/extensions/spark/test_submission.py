@@ -8,7 +8,6 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-import sqlite3
 import sys
 import threading
 import time
@@ -16,7 +15,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import dagster as dg
 import pytest
@@ -31,8 +29,6 @@ from cc_pipeline.extensions.spark.submission import JOB_TAG, LOG_TAG, SparkSubmi
 from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.home import read_note
 from cc_pipeline.settings.reading import as_texts
-from cc_pipeline.transport import budget as sharing
-from cc_pipeline.transport.budget import OpenBreaker
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
 from cc_pipeline_tests.defs.graph import cc_pipeline, definitions, recorded
@@ -183,30 +179,6 @@ def test_jobs_of_one_home_come_one_after_the_other(
         list(launcher.extract([NEW], [parse_target(TWO[0])]))
         assert sorted(recorded(launcher.instance, "page_metadata")) == [f"{NEW}|{TWO[0]}"]
     assert other.closed
-
-
-def test_breakers_go_both_ways_and_the_home_keeps_to_its_share_meanwhile(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = workspace.settings.budget_path
-    opening = OpenBreaker("refuses.example", time.time(), time.time() + 300, 1, "403")
-    sharing.take_over(path, [opening])
-    shares: list[Any] = []
-
-    def meanwhile(path: Path, told: tuple[OpenBreaker, ...]) -> None:
-        with sqlite3.connect(path) as db:
-            shares.extend(db.execute("select host, shares from lent").fetchall())
-        sharing.take_over(path, told)
-
-    monkeypatch.setattr(submission, "take_over", meanwhile)
-    with Launcher(workspace) as launcher:
-        list(launcher.extract([NEW], [parse_target(TWO[0])]))
-    # the stand-in says of each that it opened again
-    [found] = sharing.openings(path)
-    assert (found.host, found.probes, found.until) == (opening.host, 2, opening.until)
-    assert shares == [(workspace.transport.host, 2)]
-    with sqlite3.connect(path) as db:
-        assert db.execute("select * from lent").fetchall() == []
 
 
 def test_a_driver_without_its_starter_keeps_the_next_job_waiting(workspace: Workspace, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ QUICK = RetryPolicy(base=0.01, longest=0.05)
 
 
 def transport(url: str, **options: object) -> Transport:
-    timeouts = Timeouts(connect=20.0, silence=4.0, total=20.0)
+    timeouts = Timeouts(connect=20.0, silence=4.0, window=20.0)
     return Transport(url, SourceOptions(**{"retry": QUICK, "concurrency": 64, "timeouts": timeouts, **options}))
 
 

@@ -1,8 +1,4 @@
-"""The rate limits of each source, with their reasons.
-
-``docs/faults.md`` has them as a table. Belongs here: requests per second, and requests at the same time. Not here: who
-sends the next one (``budget.py``), and what follows a refusal, such as a learnt rate (``circuit_breaker.py``).
-"""
+"""The limits of requests to each host, with their reasons. ``docs/faults.md`` has them as a table."""
 
 from __future__ import annotations
 
@@ -16,14 +12,16 @@ from cc_pipeline.stores.opening import is_loopback
 
 @dataclass(frozen=True, slots=True)
 class SourceLimits:
-    """The limits per host and budget: ``rate`` in requests per second (``None``: no limit), ``concurrency`` in requests
-    in flight. ``shared`` says whether other processes count too. ``cautious`` is the rate for a day after the address
-    was blocked (``None``: the same)."""
+    """The limits of one host: ``rate`` in requests a second (``None``: no limit), ``concurrency`` requests in flight.
+
+    ``cautious`` is the rate for a day after the host refused the address by 403 (``None``: it answers 403 about single
+    objects). ``pauses``: whether refusals pause all requests; at a user's own bucket they are about the object.
+    """
 
     rate: float | None
     concurrency: int
-    shared: bool = True
     cautious: float | None = None
+    pauses: bool = True
 
 
 #: Common Crawl's front. Its firewall counted requests of an address in 300 s: 900 of them in October 2023, 6,000 a
@@ -37,18 +35,12 @@ _INDEX_SERVER: Final = SourceLimits(rate=1.0, concurrency=2)
 #: S3 itself takes some 5,500 reads a second and prefix, but the bucket is everybody's, as above. Whoever takes more
 #: than this share of it can be written to.
 _BUCKET: Final = SourceLimits(rate=100.0, concurrency=128)
-_OWN_MACHINE: Final = SourceLimits(rate=None, concurrency=128, shared=False)
+_OWN_MACHINE: Final = SourceLimits(rate=None, concurrency=128)
 #: A bucket of one's own, where the lake lies, is nobody else's matter: what S3 takes well.
 OWN_BUCKET_RATE: Final = 1_000.0
 
 _FRONT_HOST: Final = "data.commoncrawl.org"
 _BY_HOST: Final = {_FRONT_HOST: FRONT, "index.commoncrawl.org": _INDEX_SERVER}
-
-#: Seconds by which a request may reach the place later than its slot. Slots are spaced so that even then no window of
-#: ``window_of`` seconds sees more than 1.05 times the rate.
-JITTER: Final = 0.1
-#: Requests that such a window has at least.
-_WINDOW_REQUESTS: Final = 20
 
 
 def default_limits(source: str, s3_endpoint: str | None = None) -> SourceLimits:
@@ -65,13 +57,12 @@ def default_limits(source: str, s3_endpoint: str | None = None) -> SourceLimits:
 
 
 def chosen_limits(defaults: SourceLimits, rate: float | None, concurrency: int | None) -> SourceLimits:
-    """Returns the defaults with the user's settings; the machine's processes share a rate that was set."""
-    limits = defaults
-    if rate is not None:
-        limits = replace(limits, rate=rate, shared=True)
-    if concurrency is not None:
-        limits = replace(limits, concurrency=concurrency)
-    return limits
+    """Returns the defaults with the user's settings."""
+    return replace(
+        defaults,
+        rate=defaults.rate if rate is None else rate,
+        concurrency=defaults.concurrency if concurrency is None else concurrency,
+    )
 
 
 def refuse_nameless(
@@ -97,26 +88,11 @@ def refuse_nameless(
 
 
 def shared_among(limits: SourceLimits, hosts: int) -> SourceLimits:
-    """Returns the even share of one of ``hosts`` (at least 1) with the same source, each with its own budget file.
+    """Returns the even share of one of ``hosts`` (at least 1) machines with the same source.
 
-    The rates of all shares add up to ``limits``. So do concurrent requests, unless there are more hosts: each host may
-    send one. Hosts do not know each other, so requests of several hosts may fall into the same second.
+    The rates of all shares add up to ``limits``. So do concurrent requests, unless there are more machines: each may
+    send one.
     """
     rate = None if limits.rate is None else limits.rate / hosts
     cautious = None if limits.cautious is None else limits.cautious / hosts
     return replace(limits, rate=rate, cautious=cautious, concurrency=max(1, limits.concurrency // hosts))
-
-
-def window_of(rate: float) -> float:
-    """Returns the seconds over which ``rate`` holds: one, or the time of twenty requests. Servers do not count five
-    requests a second by the second, and keeping to that would cost a tenth of the rate."""
-    return max(1.0, _WINDOW_REQUESTS / rate)
-
-
-def slot_spacing(rate: float) -> float:
-    """Returns the seconds between slots such that no window of ``window_of(rate)`` seconds sees more than 1.05 times
-    ``rate``, jitter included."""
-    window = window_of(rate)
-    # the millionths allow for rounding, in the product and if a slot is late by exactly the jitter
-    max_requests = max(1, int(rate * window * 1.05 + 1e-6))
-    return max(1 / rate, (window + JITTER + 1e-6) / max_requests)
