@@ -62,7 +62,7 @@ SHRUNK: Final[dict[str, dict[str, Any]]] = {
     "publish.views": {"_MAX_NAMED_TARGETS": 1},
     "maintenance.maintain": {"_MAX_MERGED_BYTES": 64 << 10},
     "maintenance.purge": {"_FILES_AT_ONCE": 1},
-    "maintenance.record_moves": {"_MAX_READ_BYTES": 4 << 10, "_JOURNAL_BATCH_ROWS": 4},
+    "maintenance.record_erasure": {"_COPIED_BYTES": 4 << 10, "_JOURNAL_BATCH_ROWS": 4, "_EMPTY_RECORD_BYTES": 512},
 }  # fmt: skip
 #: Names of constants of these rooms at which no row takes another way: tries, times, what is part of a format, what is
 #: shown, what is drawn, sizes beyond which there is a fault, prices, shares that people are told, and what only says
