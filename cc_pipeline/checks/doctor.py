@@ -24,7 +24,7 @@ from cc_pipeline.duck import connect
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 from cc_pipeline.harvesting.crawls import known_crawls, probe, unknown_crawl_error
 from cc_pipeline.home import format_setting, read_note
-from cc_pipeline.lake.damaged_files import HINT, find_damaged_files
+from cc_pipeline.lake.damaged_files import find_damaged_files
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.published_file import enable_s3_reads, get_s3_location
 from cc_pipeline.maintenance.purge_plan import find_unknown_tables
@@ -208,11 +208,8 @@ def _check_tables(workspace: Workspace) -> Iterator[Finding]:
     lake = open_lake(settings)
     for spec in lake.specs.values():
         try:
-            table_faults = find_damaged_files(lake, spec.name)
-            for fault in table_faults:
-                level = "note" if fault.kind == HINT else "bad"
-                yield Finding(level, spec.name, fault.text, fault.advice)
-            if not all(fault.is_harmless for fault in table_faults):
+            if damaged_files := find_damaged_files(lake, spec.name):
+                yield from (Finding("bad", spec.name, damaged.text, damaged.advice) for damaged in damaged_files)
                 continue
             pinned = lake.pin(spec.name)
         except CcPipelineError as error:
