@@ -95,7 +95,7 @@ def purge(workspace: Workspace, plan: PurgePlan, *, now: bool = False) -> PurgeR
     if pinned is not None:
         for table in lake.specs:
             vacuum(lake, table, None, pinned.get(table, ()))
-    return PurgeReport(fetches, leftovers=find_leftovers(workspace, slug, swept))
+    return PurgeReport(fetches, leftovers=find_leftovers(lake, slug))
 
 
 def drop_subset(workspace: Workspace, slug: str, subset: str) -> int:

@@ -30,8 +30,7 @@ from cc_pipeline.lake.slice import HARVEST, Slice
 from cc_pipeline.lake.slices import invalidate_slices
 from cc_pipeline.lake.snapshot import read_pinned_versions
 from cc_pipeline.maintenance import maintain
-from cc_pipeline.maintenance import maintain as lease
-from cc_pipeline.maintenance.maintain import hold_lease, run_maintenance
+from cc_pipeline.maintenance.maintain import run_maintenance
 from cc_pipeline.publish.publish import find_publication_lag
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, OLD, Bucket, extract, harvest, publish, workspace_of
@@ -160,38 +159,6 @@ def test_two_homes_that_merge_at_once_leave_each_row_once(
     assert sorted(merged) == [0, 2]
     publish(one)
     assert captures(one) == whole
-
-
-def test_a_lease_is_one_homes_until_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one, two = (shared("https://one.example", tmp_path, name).place for name in ("one", "two"))
-    for _ in range(3):
-        with hold_lease(one, "work") as mine, hold_lease(two, "work") as other, hold_lease(two, "else") as another:
-            assert (mine, other, another) == (True, False, True)
-    assert len(list((tmp_path / "lake" / "leases" / "work").iterdir())) == 1
-    with hold_lease(two, "work") as mine:
-        assert mine
-    # a home that was killed never gave it back
-    monkeypatch.setattr(lease, "LEASE_DURATION", -timedelta(seconds=1))
-    with hold_lease(one, "work") as mine, hold_lease(two, "work") as after:
-        assert (mine, after) == (True, True)
-
-
-@pytest.mark.parametrize("content", [b'{"until": "2099-01-01T00:00:00+00:00"}', b"", b'{"until": "20', b"[]"])
-def test_a_merge_lease_that_says_no_time_or_one_to_come_ends_a_day_after_it_was_written(
-    tmp_path: Path, content: bytes
-) -> None:
-    place = shared("https://one.example", tmp_path, "one").place
-    place.put("leases/merging/000000000001", content)
-    lease_file = tmp_path / "lake" / "leases" / "merging" / "000000000001"
-    with hold_lease(place, "merging") as mine:
-        assert not mine
-    for written in (time.time() - lease.LEASE_DURATION.total_seconds() - 1, 4_070_908_800.0):
-        place.put("leases/merging/000000000001", content)
-        os.utime(lease_file, (written, written))
-        with hold_lease(place, "merging") as mine:
-            assert mine
-        for left in lease_file.parent.iterdir():
-            left.unlink()
 
 
 @pytest.mark.parametrize("content", [b"", b'{"published_at": "20'])
