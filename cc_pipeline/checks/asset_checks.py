@@ -93,14 +93,6 @@ _INDEX_CHECKS: Final = (
 )
 
 
-@check("captures", step="extraction_checks", unit="partition", stages=("locate",))
-def locators_agree(workspace: Workspace, scope: Scope) -> CheckResult:
-    """A second index has the same captures, in a sample of the partitions looked up last."""
-    from cc_pipeline.checks.tables import locators_verdict
-
-    return locators_verdict(workspace, scope)
-
-
 @check("captures", step="extraction_checks")
 def index_complete(workspace: Workspace, _: Scope) -> CheckResult:
     """No partition has missing captures because of gaps in an index."""
@@ -168,14 +160,6 @@ no_failed_partitions: Final = Check(
     step="page_checks",
     verdict=None,
 )
-
-
-@check("page_text", step="page_checks", unit="partition", stages=("parse",))
-def texts_are_there(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Each HTML page has its text, and most of a partition's have a main text."""
-    from cc_pipeline.checks.page_tables import texts_verdict
-
-    return texts_verdict(workspace, scope)
 
 
 @check("built_index", step="built_index_checks", unit="crawl")

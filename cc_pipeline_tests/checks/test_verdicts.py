@@ -11,18 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from cc_pipeline.checks import asset_checks, outputs, page_tables
+from cc_pipeline.checks import asset_checks, outputs
 from cc_pipeline.checks import tables as inputs
 from cc_pipeline.checks.conservation import conservation_verdict
 from cc_pipeline.checks.evaluate import find_checks
 from cc_pipeline.checks.scope import CheckResult, Note, Scope, Seen, carry_over_note, changed_since, read_note, see
-from cc_pipeline.checks.tables import locators_verdict
 from cc_pipeline.harvesting.crawls import commit_crawls
 from cc_pipeline.lake import slice as slice_module
-from cc_pipeline.lake.slice import FETCH, LOCATE, MANIFEST, PARSE, Slice, Stage
+from cc_pipeline.lake.slice import FETCH, MANIFEST, PARSE, Slice, Stage
 from cc_pipeline.lake.slices import commit_stage, invalidate_slices
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.checks.changed_slices import recommit, without_the_first
+from cc_pipeline_tests.checks.changed_slices import recommit
 from cc_pipeline_tests.world import (
     NEW,
     OLD,
@@ -73,8 +72,6 @@ def test_a_sound_home_is_sound(home: Workspace) -> None:
         for verdict in (
             conservation_verdict,
             asset_checks.stored_files.verdict,
-            locators_verdict,
-            page_tables.texts_verdict,
         ):
             found = verdict(home, scope=look)
             assert found.passed, found
@@ -88,11 +85,6 @@ def test_lost_bytes_of_stored_records_are_an_error(home: Workspace) -> None:
     assert (found.severity, found.wrong, found.metrics["lost records"]) == ("error", (KEY,), count)
     assert f"{count:,} in {NEW} of {SITE}" in found.message
     assert len(asset_checks.stored_files.verdict(home, Scope()).wrong) == 2
-
-
-def test_captures_that_a_second_index_has_and_the_first_had_not_are_an_error(home: Workspace) -> None:
-    recommit(home.lake, LOCATE, MINE, {"captures": without_the_first})
-    broken(locators_verdict(home, Scope()))
 
 
 def test_index_files_that_could_not_be_read_are_counted_and_what_was_located_over_them_named(
@@ -131,23 +123,6 @@ def test_what_did_not_come_is_a_warning_or_an_error_by_its_share(
     found = inputs.missing_captures_verdict(home.lake)
     assert (found.severity, found.metrics["planned"]) == (severity, 2000)
     assert (f"{KEY}: {pending} of 1,000, busy" in found.message) == (pending > 0)
-
-
-def test_html_pages_without_a_text_row_are_an_error_and_without_a_main_text_a_warning(
-    home: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(page_tables, "_FEW_PAGES", 2)
-    texts = rows_of(home, "page_text")
-    place = texts.schema.get_field_index("content_simhash")
-    nulls = pa.nulls(texts.num_rows, pa.int64())
-    without_main_text = texts.set_column(place, texts.schema.field(place), nulls)
-    recommit(home.lake, PARSE, MINE, {"page_text": lambda rows: without_main_text})
-    for look in looks():
-        broken(page_tables.texts_verdict(home, look), "warn")
-    html = pc.equal(texts["text_type"], "html")
-    recommit(home.lake, PARSE, MINE, {"page_text": lambda rows: texts.filter(pc.invert(html))})
-    for look in looks():
-        broken(page_tables.texts_verdict(home, look))
 
 
 def test_a_path_list_is_held_against_the_catalog(home: Workspace) -> None:
@@ -263,11 +238,3 @@ def test_a_passing_check_notes_nothing_to_examine_again() -> None:
     verdict = CheckResult("x", "ok", "good", wrong=(NEW,))
     _, note = carry_over_note(verdict, Scope(), None, SEEN)
     assert read_note(note.to_texts()) == note == Note(SEEN, (), "ok")
-
-
-def test_what_was_wrong_stays_so_where_a_run_looks_at_nothing() -> None:
-    before = Note(SEEN, (f"{NEW}|0",), "error")
-    verdict, note = carry_over_note(
-        CheckResult("x", "ok", "", was_evaluated=False), Scope([Slice(NEW, "0")]), before, None
-    )
-    assert (verdict.severity, note) == ("error", before)
