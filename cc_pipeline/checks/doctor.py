@@ -16,7 +16,7 @@ from cc_pipeline import COMPILED, describe_missing_modules
 from cc_pipeline.checks.conservation import conservation_verdict
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.checks.home_sizes import size_findings
-from cc_pipeline.checks.outputs import publication_verdict, published_files_verdict
+from cc_pipeline.checks.outputs import publication_verdict
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.checks.tables import missing_captures_verdict
 from cc_pipeline.documents.html import tree_builder
@@ -258,17 +258,15 @@ def _check_balance(workspace: Workspace) -> Iterator[Finding]:
 
 
 def _check_publication(workspace: Workspace) -> Iterator[Finding]:
-    """Tells whether ``cc.duckdb`` shows the current lake, and whether the files of its views exist."""
+    """Tells whether ``cc.duckdb`` shows the current lake."""
     if workspace.settings.publish == "none":
         return
     try:
-        publication = publication_verdict(workspace)
-        files = [published_files_verdict(workspace, Scope())] if publication.passed else []
+        verdict = publication_verdict(workspace)
     except CcPipelineError as error:
         yield Finding("bad", "cc.duckdb", str(error))
         return
-    for verdict in (publication, *(verdict for verdict in files if not verdict.passed)):
-        yield Finding(_LEVELS[verdict.severity], "cc.duckdb", verdict.message, verdict.advice)
+    yield Finding(_LEVELS[verdict.severity], "cc.duckdb", verdict.message, verdict.advice)
 
 
 def _check_stored_records(workspace: Workspace) -> Iterator[Finding]:
