@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.compaction import Bounds, compact, is_due
-from cc_pipeline.lake.snapshot import Publication, pins_another_log, read_pinned_versions
+from cc_pipeline.lake.snapshot import Publication, read_pinned_versions
 from cc_pipeline.lake.streaming import list_crawls
 from cc_pipeline.lake.vacuum import clean_log, vacuum
 from cc_pipeline.locks import LockTimeout, locked
@@ -58,18 +58,12 @@ def run_maintenance(
     merged = _merge(workspace, Bounds() if max_files is None else Bounds(max_files), wait=True)
     finish_purges(workspace)
     publish_if_asked(workspace)
-    names = [*lake.specs]
     # of all homes: another one may read a lake that belongs to this one
     pinned = read_pinned_versions(workspace.place)
     deleted = {}
     if pinned is not None:
-        # another home may show files that the log does not name: nothing is deleted until that home publishes again
-        unsafe_tables = {
-            name for name, versions in pinned.items() if name in lake.specs and pins_another_log(lake, name, versions)
-        }
-        names = [name for name in names if name not in unsafe_tables]
-        deleted = {name: vacuum(lake, name, retention_hours, pinned.get(name, ())) for name in names}
-        deleted["entries of logs"] = sum(clean_log(lake, name, pinned.get(name, ())) for name in names)
+        deleted = {name: vacuum(lake, name, retention_hours, pinned.get(name, ())) for name in lake.specs}
+        deleted["entries of logs"] = sum(clean_log(lake, name, pinned.get(name, ())) for name in lake.specs)
     deleted["stored records"] = _sweep_records(workspace, retention_hours)
     return MaintenanceReport(merged, deleted, leftovers)
 
