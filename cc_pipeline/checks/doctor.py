@@ -13,7 +13,9 @@ from typing import Final
 import duckdb
 
 from cc_pipeline import COMPILED, describe_missing_modules
+from cc_pipeline.checks.asset_checks import stored_files
 from cc_pipeline.checks.conservation import conservation_verdict
+from cc_pipeline.checks.evaluate import evaluate_check
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.checks.home_sizes import size_findings
 from cc_pipeline.checks.outputs import publication_verdict
@@ -28,7 +30,7 @@ from cc_pipeline.lake.damaged_files import find_damaged_files
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.published_file import enable_s3_reads, get_s3_location
 from cc_pipeline.maintenance.purge_plan import find_unknown_tables
-from cc_pipeline.maintenance.stored_files import VerificationReport, find_lost_records
+from cc_pipeline.maintenance.stored_files import VerificationReport
 from cc_pipeline.progress import format_count
 from cc_pipeline.settings import PREFIX, Settings, choices_of, environment_value
 from cc_pipeline.transport.circuit_breaker import CAUTION, FIREWALL_WINDOW
@@ -259,37 +261,13 @@ def _check_balance(workspace: Workspace) -> Iterator[Finding]:
 
 def _check_publication(workspace: Workspace) -> Iterator[Finding]:
     """Tells whether ``cc.duckdb`` shows the current lake."""
-    if workspace.settings.publish == "none":
-        return
-    try:
-        verdict = publication_verdict(workspace)
-    except CcPipelineError as error:
-        yield Finding("bad", "cc.duckdb", str(error))
-        return
-    yield Finding(_LEVELS[verdict.severity], "cc.duckdb", verdict.message, verdict.advice)
+    if workspace.settings.publish != "none":
+        yield evaluate_check(workspace, "cc.duckdb", lambda *_: publication_verdict(workspace))
 
 
 def _check_stored_records(workspace: Workspace) -> Iterator[Finding]:
-    settings = workspace.settings
-    if not is_home_of(settings):
-        return
-    try:
-        lost = find_lost_records(workspace)
-    except CcPipelineError as error:
-        yield Finding("bad", "stored", f"the files of stored records cannot be checked: {error}")
-        return
-    for loss in lost:
-        targets = ", ".join([*loss.targets][:_MAX_NAMES]) + (" …" if len(loss.targets) > _MAX_NAMES else "")
-        files = ", ".join(loss.files[:_MAX_NAMES]) + (" …" if len(loss.files) > _MAX_NAMES else "")
-        yield Finding(
-            "bad",
-            "stored",
-            f"{loss.crawl} has lost the bytes of {format_count(loss.records, 'stored record')} of {targets}. "
-            f"These files are missing or too short: {files}",
-            "Fetch the records again: cc-pipeline doctor --repair",
-        )
-    if not lost:
-        yield Finding("ok", "stored", "the bytes of all stored records are there")
+    if is_home_of(workspace.settings) and stored_files.verdict is not None:
+        yield evaluate_check(workspace, "stored", stored_files.verdict)
 
 
 def verified_finding(verification: VerificationReport) -> Finding:
