@@ -93,14 +93,6 @@ _INDEX_CHECKS: Final = (
 )
 
 
-@check("captures", step="extraction_checks", unit="partition", stages=("locate",))
-def locators_agree(workspace: Workspace, scope: Scope) -> CheckResult:
-    """A second index has the same captures, in a sample of the partitions looked up last."""
-    from cc_pipeline.checks.tables import locators_verdict
-
-    return locators_verdict(workspace, scope)
-
-
 @check("captures", step="extraction_checks")
 def index_complete(workspace: Workspace, _: Scope) -> CheckResult:
     """No partition has missing captures because of gaps in an index."""
@@ -170,14 +162,6 @@ no_failed_partitions: Final = Check(
 )
 
 
-@check("page_text", step="page_checks", unit="partition", stages=("parse",))
-def texts_are_there(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Each HTML page has its text, and most of a partition's have a main text."""
-    from cc_pipeline.checks.page_tables import texts_verdict
-
-    return texts_verdict(workspace, scope)
-
-
 @check("built_index", step="built_index_checks", unit="crawl")
 def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
     """Each archive file in the list of a crawl without a published index has an index in this home, and all of it was
@@ -219,18 +203,10 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
 
 @check("warehouse", step="warehouse_checks")
 def rows_as_in_the_lake(workspace: Workspace, scope: Scope) -> CheckResult:
-    """The published file shows as many rows as count in the lake, and is not far behind."""
+    """The published file can be read, shows the rows that count in the lake, and is not far behind."""
     from cc_pipeline.checks.outputs import published_verdict
 
     return published_verdict(workspace, scope)
-
-
-@check("warehouse", step="warehouse_checks")
-def files_are_there(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Every file of the published views exists."""
-    from cc_pipeline.checks.outputs import published_files_verdict
-
-    return published_files_verdict(workspace, scope)
 
 
 #: All checks, in the order of the module.

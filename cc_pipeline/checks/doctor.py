@@ -13,10 +13,12 @@ from typing import Final
 import duckdb
 
 from cc_pipeline import COMPILED, describe_missing_modules
+from cc_pipeline.checks.asset_checks import stored_files
 from cc_pipeline.checks.conservation import conservation_verdict
+from cc_pipeline.checks.evaluate import evaluate_check
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.checks.home_sizes import size_findings
-from cc_pipeline.checks.outputs import publication_verdict, published_files_verdict
+from cc_pipeline.checks.outputs import publication_verdict
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.checks.tables import missing_captures_verdict
 from cc_pipeline.documents.html import tree_builder
@@ -24,11 +26,11 @@ from cc_pipeline.duck import connect
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 from cc_pipeline.harvesting.crawls import known_crawls, probe, unknown_crawl_error
 from cc_pipeline.home import format_setting, read_note
-from cc_pipeline.lake.damaged_files import HINT, find_damaged_files
+from cc_pipeline.lake.damaged_files import find_damaged_files
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.published_file import enable_s3_reads, get_s3_location
 from cc_pipeline.maintenance.purge_plan import find_unknown_tables
-from cc_pipeline.maintenance.stored_files import VerificationReport, find_lost_records
+from cc_pipeline.maintenance.stored_files import VerificationReport
 from cc_pipeline.progress import format_count
 from cc_pipeline.settings import PREFIX, Settings, choices_of, environment_value
 from cc_pipeline.transport.host_file import HostReport, read_hosts
@@ -208,11 +210,8 @@ def _check_tables(workspace: Workspace) -> Iterator[Finding]:
     lake = open_lake(settings)
     for spec in lake.specs.values():
         try:
-            table_faults = find_damaged_files(lake, spec.name)
-            for fault in table_faults:
-                level = "note" if fault.kind == HINT else "bad"
-                yield Finding(level, spec.name, fault.text, fault.advice)
-            if not all(fault.is_harmless for fault in table_faults):
+            if damaged_files := find_damaged_files(lake, spec.name):
+                yield from (Finding("bad", spec.name, damaged.text, damaged.advice) for damaged in damaged_files)
                 continue
             pinned = lake.pin(spec.name)
         except CcPipelineError as error:
@@ -261,40 +260,14 @@ def _check_balance(workspace: Workspace) -> Iterator[Finding]:
 
 
 def _check_publication(workspace: Workspace) -> Iterator[Finding]:
-    """Tells whether ``cc.duckdb`` shows the current lake, and whether the files of its views exist."""
-    if workspace.settings.publish == "none":
-        return
-    try:
-        publication = publication_verdict(workspace)
-        files = [published_files_verdict(workspace, Scope())] if publication.passed else []
-    except CcPipelineError as error:
-        yield Finding("bad", "cc.duckdb", str(error))
-        return
-    for verdict in (publication, *(verdict for verdict in files if not verdict.passed)):
-        yield Finding(_LEVELS[verdict.severity], "cc.duckdb", verdict.message, verdict.advice)
+    """Tells whether ``cc.duckdb`` shows the current lake."""
+    if workspace.settings.publish != "none":
+        yield evaluate_check(workspace, "cc.duckdb", lambda *_: publication_verdict(workspace))
 
 
 def _check_stored_records(workspace: Workspace) -> Iterator[Finding]:
-    settings = workspace.settings
-    if not is_home_of(settings):
-        return
-    try:
-        lost = find_lost_records(workspace)
-    except CcPipelineError as error:
-        yield Finding("bad", "stored", f"the files of stored records cannot be checked: {error}")
-        return
-    for loss in lost:
-        targets = ", ".join([*loss.targets][:_MAX_NAMES]) + (" …" if len(loss.targets) > _MAX_NAMES else "")
-        files = ", ".join(loss.files[:_MAX_NAMES]) + (" …" if len(loss.files) > _MAX_NAMES else "")
-        yield Finding(
-            "bad",
-            "stored",
-            f"{loss.crawl} has lost the bytes of {format_count(loss.records, 'stored record')} of {targets}. "
-            f"These files are missing or too short: {files}",
-            "Fetch the records again: cc-pipeline doctor --repair",
-        )
-    if not lost:
-        yield Finding("ok", "stored", "the bytes of all stored records are there")
+    if is_home_of(workspace.settings) and stored_files.verdict is not None:
+        yield evaluate_check(workspace, "stored", stored_files.verdict)
 
 
 def verified_finding(verification: VerificationReport) -> Finding:

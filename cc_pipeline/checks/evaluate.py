@@ -32,13 +32,15 @@ def evaluate_checks(workspace: Workspace) -> Iterator[Finding]:
     memo: dict[object, Any] = {}
     for check in find_checks():
         if check.verdict is not None:
-            yield _evaluate(workspace, check, check.verdict, memo)
+            yield evaluate_check(workspace, f"{check.asset}: {check.name}", check.verdict, memo)
 
 
-def _evaluate(workspace: Workspace, check: Check, verdict: Verdict, memo: dict[object, Any]) -> Finding:
-    topic = f"{check.asset}: {check.name}"
+def evaluate_check(
+    workspace: Workspace, topic: str, verdict: Verdict, memo: dict[object, Any] | None = None
+) -> Finding:
+    """The finding of one check over the whole lake."""
     try:
-        check_result = verdict(workspace, Scope(memo=memo))
+        check_result = verdict(workspace, Scope(memo={} if memo is None else memo))
     except Exception as error:  # any error: the other checks are still evaluated
         reason = str(error) if isinstance(error, CcPipelineError) else repr(error)
         return Finding("bad", topic, f"the check of {topic} failed, so its state is not known: {reason}")

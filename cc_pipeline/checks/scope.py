@@ -37,11 +37,9 @@ _MARGIN: Final = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The ``slices`` to examine (``None``: all). ``in_run``: a run has just made them. Then a check uses only data of
-    the home, and sends no request to the source."""
+    """The ``slices`` to examine (``None``: all)."""
 
     slices: Collection[Slice] | None = None
-    in_run: bool = False
     memo: dict[object, Any] = field(default_factory=dict)
 
     @property
@@ -120,7 +118,7 @@ def carry_over_note(
     examined."""
     # a passing check has nothing to examine again, whatever it names
     wrong_keys = set() if verdict.passed else set(verdict.wrong)
-    checked_keys = None if scope.slices is None else {*map(key_of, scope.slices)} if verdict.was_evaluated else set()
+    checked_keys = None if scope.slices is None else {*map(key_of, scope.slices)}
     unchecked_keys = (
         []
         if checked_keys is None or previous_note is None
@@ -171,7 +169,7 @@ class CheckResult:
     """The result of one check: ``ok``, ``warn`` or ``error``, with ``metrics`` for display.
 
     ``wrong`` are the keys of partitions with a problem; they are examined again until they are right. ``advice`` says
-    what to do, if ``message`` does not. Without ``was_evaluated`` nothing was examined, so earlier problems remain.
+    what to do, if ``message`` does not.
     """
 
     name: str
@@ -180,7 +178,6 @@ class CheckResult:
     metrics: Mapping[str, int | float | str] = field(default_factory=dict)
     wrong: tuple[str, ...] = ()
     advice: str = ""
-    was_evaluated: bool = True
 
     @property
     def passed(self) -> bool:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from heapq import nsmallest
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -15,19 +14,15 @@ import pyarrow.compute as pc
 from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.checks.scope import CheckResult, Scope, Severity, abbreviate_keys, join_results, key_of
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
-from cc_pipeline.commoncrawl.slice_slugs import defined_slug, is_named_captures
-from cc_pipeline.errors import IndexIncomplete, UserInputError
+from cc_pipeline.commoncrawl.slice_slugs import defined_slug
 from cc_pipeline.extraction.fetch_counts import is_unsettled, share
 from cc_pipeline.extraction.reusable_records import find_sharing
 from cc_pipeline.harvesting.catalog import read_catalog_table, read_catalog_tables, read_subsets
 from cc_pipeline.harvesting.crawl_index import requested_subsets
-from cc_pipeline.harvesting.index_sources import index_sources
 from cc_pipeline.index.catalog.schemas import DECODED, KEY_COLUMN
 from cc_pipeline.index.footers.store import FooterStore
-from cc_pipeline.index.locator import LookupResult
-from cc_pipeline.index.lookup import Agreement, agree, look_up, open_locators
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.slice import FETCH, HARVEST, LOCATE, MANIFEST, Slice, group_targets_by_crawl
+from cc_pipeline.lake.slice import FETCH, HARVEST, LOCATE, MANIFEST, Slice
 from cc_pipeline.lake.slices import list_slices, read_notes
 from cc_pipeline.lake.streaming import count_rows, stream_rows
 from cc_pipeline.progress import format_count, list_first
@@ -35,15 +30,6 @@ from cc_pipeline.records.locations import PLACE_NAME, LocationCollector
 from cc_pipeline.workspace.schemas import FETCHES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Partitions that are looked up a second time.
-_SAMPLE = 3
-#: The most partitions that are tried for it: not every crawl has a second index.
-_MAX_TRIED_PARTITIONS = 50
-#: Partitions with more captures are skipped: the second lookup would cost as much as the first, and two large sets of
-#: keys are compared in memory.
-_MAX_COMPARED_CAPTURES = 50_000
-#: The most bytes of an index that a second lookup may read.
-_MAX_COMPARED_BYTES: Final = 256 << 20
 #: The sums of a fetch note.
 _COUNTS: Final = ("planned", "fetched", "pending", "mismatched")
 _FLAGS: Final = ("losses_unconfirmed", "mismatches_unconfirmed")
@@ -285,78 +271,6 @@ def _find_worst(rows: pa.Table) -> list[tuple[str, tuple[int, int, str | None]]]
         missing, planned, reason = totals.get(partition, (0, 0, row["reason"]))
         totals[partition] = (missing + row["pending"], planned + row["planned"], reason)
     return sorted((pair for pair in totals.items() if pair[1][0]), key=lambda pair: -pair[1][0])
-
-
-def locators_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Checks that another index has the same captures, for the last few located partitions whose crawls have two
-    indexes. It needs a lookup of its own, so no run does it."""
-    if scope.in_run:
-        message = "not checked during runs, since it costs requests: doctor --checks and check_everything do it"
-        return CheckResult("locators_agree", "ok", message, was_evaluated=False)
-    compared: list[tuple[str, Agreement]] = []
-    for crawl, target, located_by in _read_latest_lookups(workspace, scope):
-        if len(compared) >= _SAMPLE:
-            break
-        second_lookup = _repeat_lookup(workspace, crawl, target, located_by)
-        if second_lookup is not None:
-            captures = workspace.lake.read("captures", {"crawl": crawl, "target": target})
-            first_lookup = LookupResult({target: captures}, 0, 0, 0.0)
-            compared.append((key_of(Slice(crawl, target)), agree(first_lookup, second_lookup)))
-    wrong = [
-        f"{name}: one index has {agreement.left} captures, a second {agreement.right}, and {agreement.common} are in "
-        "both"
-        for name, agreement in compared
-        if not agreement.agrees
-    ]
-    if wrong:
-        keys = tuple(name for name, agreement in compared if not agreement.agrees)
-        return CheckResult("locators_agree", "error", "; ".join(wrong), wrong=keys)
-    message = (
-        f"a second index has the same captures in {format_count(len(compared), 'partition')}"
-        if compared
-        else "nothing was compared: there is no new lookup, or its crawl has no second index that can be searched at "
-        "little cost"
-    )
-    return CheckResult("locators_agree", "ok", message, {"partitions compared": len(compared)})
-
-
-def _read_latest_lookups(workspace: Workspace, scope: Scope) -> Iterator[tuple[str, str, str]]:
-    """Yields crawl, target and index of lookups that may be compared with a second one, the newest first."""
-    for where in _row_filters(scope.slices):
-        rows = read_notes(workspace.lake, (LOCATE,), where)
-        keys = (
-            (-row.committed_at.timestamp(), row.slice_, row.note["located_by"])
-            for row in rows
-            if row.committed_at is not None and row.note["captures"] <= _MAX_COMPARED_CAPTURES
-        )
-        for _, slice_, located_by in nsmallest(_MAX_TRIED_PARTITIONS, keys):
-            yield slice_.crawl, slice_.target, located_by
-
-
-def _repeat_lookup(workspace: Workspace, crawl: str, slug: str, first: str) -> LookupResult | None:
-    if crawl in ARC_CRAWLS or is_named_captures(slug):
-        return None  # the two indexes of an ARC crawl have different captures, and listed captures are in no index
-    target = workspace.targets([slug])[slug]
-    sources = index_sources(workspace, crawl)
-    with open_locators(crawl, workspace.settings.subsets, sources) as available:
-        other_locators = [name for name in available if name != first]
-    if not other_locators:
-        return None
-    try:
-        return look_up(
-            crawl, workspace.settings.subsets, [target], sources, via=other_locators[0], max_bytes=_MAX_COMPARED_BYTES
-        )
-    except (UserInputError, IndexIncomplete):
-        return None
-
-
-def _row_filters(slices: Collection[Slice] | None) -> Iterator[dict[str, str | list[str]] | None]:
-    """Yields the condition that selects ``slices`` for each crawl, or ``None`` for everything."""
-    if slices is None:
-        yield None
-        return
-    for crawl, targets in group_targets_by_crawl(slices).items():
-        yield {"crawl": crawl, "target": targets}
 
 
 def _prefix_with_crawl(crawl: str, result: CheckResult) -> CheckResult:

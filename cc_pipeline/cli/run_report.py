@@ -205,14 +205,12 @@ def print_home_totals(settings: Settings) -> None:
     from cc_pipeline.lake.published_file import open_home_publication
 
     with open_home_publication(settings) as connection:
-        rows = connection.execute(
-            "SELECT table_name, lake_rows, coalesce(published_rows, lake_rows) FROM publication WHERE lake_rows > 0"
-        ).fetchall()
+        rows = connection.execute("SELECT table_name, lake_rows FROM publication WHERE lake_rows > 0").fetchall()
         outcomes = connection.execute(
             "SELECT crawl, count(*), count(*) FILTER (outcome = 'fetched'), count(*) FILTER (outcome = 'quarantined'), "
             "count(*) FILTER (outcome = 'missing') FROM ledger GROUP BY crawl ORDER BY crawl DESC"
         ).fetchall()
-    show_table("all of this home: rows by table", ["table", "rows in the lake", "published"], rows)
+    show_table("all of this home: rows by table", ["table", "rows"], rows)
     show_table("all of this home: the ledger", ["crawl", "planned", "fetched", "quarantined", "missing"], outcomes)
 
 

@@ -15,7 +15,6 @@ from cc_pipeline.commoncrawl.conditions import OPEN
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.key_ranges import RangeSet
 from cc_pipeline.commoncrawl.paths import describe_faulty_lines, parse_valid_segments, refuse_faulty_list, segments_key
-from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.index.btree.locator import CRAWL_2012
@@ -356,35 +355,3 @@ def outside_notes(count: int) -> tuple[str, ...]:
         if count
         else ()
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """Two answers compared as sets of (SURT key, file, offset, length)."""
-
-    common: int
-    left: int
-    right: int
-
-    @property
-    def agrees(self) -> bool:
-        """Whether both answers name the same captures."""
-        return self.left == self.right == self.common
-
-
-def agree(first_result: LookupResult, second_result: LookupResult) -> Agreement:
-    """Compares two answers for the same targets, whatever indexes they came from.
-
-    URLs are compared as SURT keys: a B-tree's URL has lost a fragment or gained a slash.
-    """
-    left, right = _places(first_result), _places(second_result)
-    return Agreement(len(left & right), len(left), len(right))
-
-
-def _places(result: LookupResult) -> set[tuple[str, str, int, int]]:
-    columns = ("url", "warc_filename", "warc_record_offset", "warc_record_length")
-    return {
-        (surt_key(url), *place)
-        for table in result.captures.values()
-        for url, *place in zip(*(table[name].to_pylist() for name in columns), strict=True)
-    }

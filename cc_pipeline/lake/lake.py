@@ -28,7 +28,7 @@ from cc_pipeline.atomic import make_durable_folder, sync_files
 from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.errors import EnvironmentFault, PlaceFault, disk_is_full
 from cc_pipeline.lake.columns import refuse_other_columns
-from cc_pipeline.lake.damaged_files import DAMAGE_ADVICE, find_damaged_log_files
+from cc_pipeline.lake.damaged_files import DAMAGE_ADVICE
 from cc_pipeline.lake.layout import ROW_GROUP_ROWS, StoredFile, list_files, read_actions
 
 if TYPE_CHECKING:
@@ -374,7 +374,7 @@ class Lake:
             opened, kept = self._handles.get(spec.name, (0, None))
             if kept is not None:
                 version = kept.version()
-                if not self.has_moved(spec.name, version) and not self._has_empty_entry(spec.name, version):
+                if not self.has_moved(spec.name, version):
                     return kept
                 if version - opened > _MAX_HANDLE_COMMITS:
                     kept = None
@@ -399,10 +399,7 @@ class Lake:
         except (OSError, DeltaError) as error:
             if version is None and isinstance(error, TableNotFoundError):
                 return None
-            self._refuse_damaged_log(spec.name)
             raise lake_fault(f"could not open {self.address(spec.name)}", error) from error
-        if version is None and self._has_empty_entry(spec.name, handle.version()):
-            self._refuse_damaged_log(spec.name)
         if spec.name in self.specs:
             refuse_other_columns(spec.name, handle.schema(), spec.stored_schema)
         return handle
@@ -411,17 +408,6 @@ class Lake:
         """Makes the next opening read the whole log of a table, as after a repair."""
         with self._lock:
             self._handles.pop(table, None)
-
-    def _has_empty_entry(self, table: str, version: int) -> bool:
-        """Whether the entry of a version in a folder is empty: the library takes it for a commit without changes."""
-        entry = Path(f"{self.address(table)}/_delta_log/{version:020}.json")
-        return "://" not in self.root and _exists(entry) and not entry.stat().st_size
-
-    def _refuse_damaged_log(self, table: str) -> None:
-        """Raises ``DamagedTable`` if a file of a table's log is incomplete, so that nothing is built on it."""
-        for damaged_file in find_damaged_log_files(self.file_system(), self.address(table), table):
-            if not damaged_file.is_harmless:
-                raise damaged_file.fault()
 
     def has_moved(self, table: str, version: int) -> bool:
         """Whether there may be commits to a table after a version of it. In a folder this is one look for the next

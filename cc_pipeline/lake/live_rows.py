@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from cc_pipeline.atomic import written_whole
 from cc_pipeline.grouping import group_within
-from cc_pipeline.lake.damaged_files import find_damaged_paths
+from cc_pipeline.lake.damaged_files import find_damaged_row_files
 from cc_pipeline.lake.keyed import select_newest
 from cc_pipeline.lake.lake import SEQ, Lake, PinnedTable
 from cc_pipeline.lake.layout import StoredFile
@@ -66,15 +66,13 @@ class Incomplete:
 
 @dataclass(slots=True)
 class LiveRows:
-    """The rows that count of some tables, by name; the slices that are left out since they are ``incomplete``; and the
-    files that are missing or cut, as paths below the folder of their table.
+    """The rows that count of some tables, by name; and the slices that are left out since they are ``incomplete``.
 
     ``hidden`` are slices with their epoch whose rows of ``slices`` do not count or are left out; ``states`` is the
     number of rows of ``slices`` that count."""
 
     tables: dict[str, LiveTable] = field(default_factory=dict)
     incomplete: list[Incomplete] = field(default_factory=list)
-    damaged: dict[str, list[str]] = field(default_factory=dict)
     hidden: set[tuple[str, str, int]] = field(default_factory=set)
     states: int = 0
 
@@ -97,7 +95,7 @@ def find_live_rows(
     live = LiveRows()
     slices = next(table for table in pinned if table.spec.name == SLICES.name)
     targets: dict[str, dict[str, Any]] = {}
-    tables = [_Counted.of(lake, table, live, cache) for table in pinned if table.spec.has_slices]
+    tables = [_Counted.of(lake, table, cache) for table in pinned if table.spec.has_slices]
     for group in _group_crawls([slices, *(table.pinned for table in tables)], crawls):
         newest = _read_newest(lake, slices, group)
         counts = pc.fill_null(has_current_epoch(lake, newest, targets), False)
@@ -186,11 +184,11 @@ class _Counted:
     rows: int = 0
 
     @classmethod
-    def of(cls, lake: Lake, pinned: PinnedTable, live: LiveRows, cache: Path | None) -> _Counted:
-        damaged = find_damaged_paths(lake, pinned)
-        if damaged:
-            live.damaged[pinned.spec.name] = damaged
-        files = {file.path: file for file in pinned.stored_files() if file.path not in set(damaged)}
+    def of(cls, lake: Lake, pinned: PinnedTable, cache: Path | None) -> _Counted:
+        # an object of a bucket is complete or missing
+        damaged = [] if "://" in lake.root else find_damaged_row_files(lake, pinned)
+        lost = {damaged_file.file.path for damaged_file in damaged if damaged_file.file is not None}
+        files = {file.path: file for file in pinned.stored_files() if file.path not in lost}
         counts = _count(lake, pinned.spec.name, files, cache)
         paths = counts["file"].combine_chunks()
         crawls = [files[path].crawl for path in paths.dictionary.to_pylist()]

@@ -12,7 +12,7 @@ import json
 import platform
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -26,7 +26,7 @@ import pyarrow as pa
 from cc_pipeline.atomic import parse_leftover_name, written_whole
 from cc_pipeline.duck import READ_BY, STORED_AS, connect
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.lake.lake import Lake, PinnedTable, TableSpec
+from cc_pipeline.lake.lake import NO_TABLE, PinnedTable, TableSpec
 from cc_pipeline.lake.live_rows import LiveTable
 from cc_pipeline.lake.published_file import S3LakeLocation, enable_s3_reads
 from cc_pipeline.lake.quoting import quote_literal
@@ -38,16 +38,11 @@ from cc_pipeline.transport.faults import FaultKind, RangeFault
 PIN_LIFETIME: Final = timedelta(days=30)
 _FOLDER: Final = "published/"
 _MAX_NOTE_BYTES: Final = 1 << 20
-_NO_TABLE: Final = -1
-_OF_TWO_LOGS: Final = "of two logs"
 
 #: What DuckDB may hold in memory while it copies; it puts more into ``Copying.scratch``.
 _COPY_MEMORY: Final = "1GB"
 #: The same while it looks for captures of several targets.
 _VIEWS_MEMORY: Final = "400MB"
-#: Files and rows of all tables together up to which views are counted by reading them.
-_FEW_FILES: Final = 200
-_FEW_ROWS: Final = 500_000
 #: Bytes of a copy for each byte of its Parquet files, which are packed more tightly. Measured: 1.6 for pages with text,
 #: 6.6 for a mini crawl's. So a copy that is let in may still fill the disk; then it fails like any publication.
 _COPY_FACTOR: Final = 2
@@ -60,7 +55,6 @@ _PUBLICATION_NOTES: Final = {
     "commit_id": "Digest of the table's id and of that version's entry in its log; it differs after a log was restored",
     "files": "Parquet files of that version",
     "lake_rows": "Rows that count in these files",
-    "published_rows": "Rows of the view of that name; null if they were not counted",
     "build_digest": "Digest of the inputs of this file: version of the program, settings, location of the tables",
 }
 
@@ -71,15 +65,17 @@ Sql: TypeAlias = str | Callable[[RunQuery], str]
 
 
 def pin(lake: Transport, home: Path, tables: Sequence[PinnedTable], *, keep_previous: bool = False) -> None:
-    """Notes that the published file of ``home`` names these versions, with ``keep_previous`` also those noted before.
-
-    Each version is noted with its commit's id: a log that was restored uses the numbers again."""
-    pins = {table.spec.name: {table.version: table.commit_id} for table in tables if table.version != _NO_TABLE}
+    """Notes that the published file of ``home`` names these versions, with ``keep_previous`` also those noted
+    before."""
+    pins = {table.spec.name: {table.version} for table in tables if table.version != NO_TABLE}
     if keep_previous:
         for name, versions in _read_versions(lake, _key(home)).items():
-            pins[name] = {**versions, **pins.get(name, {})}
-    published_at = datetime.now(UTC).isoformat(timespec="seconds")
-    lake.put(_key(home), (json.dumps({"published_at": published_at, "versions": pins}) + "\n").encode())
+            pins.setdefault(name, set()).update(versions)
+    content = {
+        "published_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {name: sorted(versions) for name, versions in pins.items()},
+    }
+    lake.put(_key(home), (json.dumps(content) + "\n").encode())
 
 
 def unpin(lake: Transport, home: Path) -> None:
@@ -87,10 +83,10 @@ def unpin(lake: Transport, home: Path) -> None:
     lake.delete(_key(home))
 
 
-def read_pinned_versions(lake: Transport) -> dict[str, dict[int, str]] | None:
-    """By table, the versions that published files name, with the ids of their commits; ``None`` if a note cannot be
-    read: then no version may be deleted. Expired notes are deleted."""
-    versions_by_table: dict[str, dict[int, str]] | None = {}
+def read_pinned_versions(lake: Transport) -> dict[str, set[int]] | None:
+    """By table, the versions that published files name; ``None`` if a note cannot be read: then no version may be
+    deleted. Expired notes are deleted."""
+    versions_by_table: dict[str, set[int]] | None = {}
     for note_file in lake.listing(_FOLDER):
         if parse_leftover_name(note_file.key.rpartition("/")[2]):
             continue
@@ -104,22 +100,9 @@ def read_pinned_versions(lake: Transport) -> dict[str, dict[int, str]] | None:
         elif pins is None:
             versions_by_table = None
         elif versions_by_table is not None:
-            for name, commits in pins.versions.items():
-                table_versions = versions_by_table.setdefault(name, {})
-                for version, commit in commits.items():
-                    # two notes of one version may mean two commits: then one of them is not of this log
-                    table_versions[version] = commit if table_versions.get(version, commit) == commit else _OF_TWO_LOGS
+            for name, versions in pins.versions.items():
+                versions_by_table.setdefault(name, set()).update(versions)
     return versions_by_table
-
-
-def pins_another_log(lake: Lake, table: str, pinned: Mapping[int, str]) -> bool:
-    """Whether any of the ``pinned`` versions of a table is a commit that its log does not have any more, as after a
-    restored backup. The files that its readers need are not known then. Raises ``EnvironmentFault``."""
-    try:
-        return any(lake.commit_id(table, version) != commit for version, commit in pinned.items())
-    except EnvironmentFault:
-        lake.version(table)  # the log can be read, but for that version
-        return True
 
 
 def find_other_publications(lake: Transport, home: Path) -> dict[str, datetime]:
@@ -134,14 +117,14 @@ def find_other_publications(lake: Transport, home: Path) -> dict[str, datetime]:
 
 @dataclass(frozen=True, slots=True)
 class _Pins:
-    """A note: the versions of tables that a published file names, with the ids of their commits, and when it was
-    published (seconds since the epoch)."""
+    """A note: the versions of tables that a published file names, and when it was published (seconds since the
+    epoch)."""
 
     published_at: float
-    versions: Mapping[str, Mapping[int, str]]
+    versions: Mapping[str, Collection[int]]
 
 
-def _read_versions(lake: Transport, key: str) -> Mapping[str, Mapping[int, str]]:
+def _read_versions(lake: Transport, key: str) -> Mapping[str, Collection[int]]:
     """The versions that a note pins; empty if it does not exist, is too old, or cannot be read."""
     pins = _read_pins(lake, key)
     return pins.versions if pins is not None and time.time() - pins.published_at < PIN_LIFETIME.total_seconds() else {}
@@ -151,10 +134,7 @@ def _read_pins(lake: Transport, key: str) -> _Pins | None:
     """Reads a note. A missing note pins nothing; ``None`` for a note that cannot be understood."""
     try:
         document = json.loads(lake.read_all(key, _MAX_NOTE_BYTES).data)
-        versions = {
-            str(name): {int(number): str(commit) for number, commit in commits.items()}
-            for name, commits in document["versions"].items()
-        }
+        versions = {str(name): [*map(int, numbers)] for name, numbers in document["versions"].items()}
         return _Pins(datetime.fromisoformat(document["published_at"]).timestamp(), versions)
     except RangeFault as fault:
         if fault.kind is FaultKind.NOT_FOUND:
@@ -173,15 +153,12 @@ class ViewSpec:
     """A published name and the SQL behind it, which may use every pinned table under ``lake.<name>``.
 
     A name without a schema is published in ``main``; ``lake.<name>`` is for helpers that other views use. ``sql`` may
-    depend on the content of the file before it. ``row_count_rule`` counts the view without reading it: the rows of a
-    lake table, minus the result of a query. Views without it are counted only while the tables are small. ``notes``
-    describe each column in a line."""
+    depend on the content of the file before it. ``notes`` describe each column in a line."""
 
     name: str
     sql: Sql
     comment: str
     materialized: bool = False
-    row_count_rule: tuple[str, Sql] | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -203,7 +180,7 @@ class MacroSpec:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The result of publishing: row counts by name (of views that were counted) and bytes of the file."""
+    """The result of publishing: rows and versions of the lake's tables, and bytes of the file."""
 
     path: Path
     rows: dict[str, int]
@@ -245,9 +222,14 @@ def publish(
             _check_room(path, tables)
         with written_whole(path) as building, connect(building, storage_compatibility_version=STORED_AS) as connection:
             _configure(connection, s3, copying)
-            rows = _make_contents(connection, tables, views, macros, copying)
+            # hundreds of small statements, and each transaction is a write to the disk
             connection.execute("BEGIN")
-            _write_publication(connection, tables, rows, build_digest)
+            connection.execute("CREATE SCHEMA lake")
+            for table in tables:
+                _make_table(connection, table, copying)
+            _make_views(connection, views)
+            make_macros(connection, macros)
+            _write_publication(connection, tables, build_digest)
             connection.execute("COMMIT")
             connection.execute("CHECKPOINT")
     except (duckdb.Error, OSError) as error:
@@ -256,6 +238,7 @@ def publish(
     finally:
         if copying is not None:
             shutil.rmtree(copying.scratch, ignore_errors=True)
+    rows = {table.pinned.spec.name: table.rows for table in tables}
     versions = {table.pinned.spec.name: table.pinned.version for table in tables}
     return Publication(path, rows, versions, path.stat().st_size)
 
@@ -271,40 +254,18 @@ def _configure(connection: duckdb.DuckDBPyConnection, s3: S3LakeLocation | None,
         enable_s3_reads(connection, s3)
 
 
-def _make_contents(
-    connection: duckdb.DuckDBPyConnection,
-    tables: Sequence[LiveTable],
-    views: Sequence[ViewSpec],
-    macros: Sequence[MacroSpec],
-    copying: Copying | None,
-) -> dict[str, int]:
-    """Makes the tables of the lake, views and macros. Returns the row counts of counted views."""
-    # hundreds of small statements, and each transaction is a write to the disk
-    connection.execute("BEGIN")
-    connection.execute("CREATE SCHEMA lake")
-    for table in tables:
-        _make_table(connection, table, copying)
-    rows = _make_views(connection, tables, views)
-    make_macros(connection, macros)
-    connection.execute("COMMIT")
-    return rows
-
-
 def _run_query(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, ...]]:
     return connection.execute(query).fetchall()
 
 
-def _make_views(
-    connection: duckdb.DuckDBPyConnection, tables: Sequence[LiveTable], views: Sequence[ViewSpec]
-) -> dict[str, int]:
-    """Makes ``views``, with their comments. Returns the row counts of counted views in ``main``."""
-    run_query = partial(_run_query, connection)
+def _make_views(connection: duckdb.DuckDBPyConnection, views: Sequence[ViewSpec]) -> None:
+    """Makes ``views``, with their comments."""
     for view in views:
-        kind = "TABLE" if view.materialized else "VIEW"
-        connection.execute(f"CREATE {kind} {_qualify_name(view)} AS {_resolve_sql(view.sql, run_query)}")
+        kind, sql = "TABLE" if view.materialized else "VIEW", view.sql
+        query = sql if isinstance(sql, str) else sql(partial(_run_query, connection))
+        connection.execute(f"CREATE {kind} {_qualify_name(view)} AS {query}")
         connection.execute(f"COMMENT ON {kind} {_qualify_name(view)} IS {quote_literal(view.comment)}")
     _annotate(connection, {_qualify_name(view): view.notes for view in views})
-    return _count_views(run_query, tables, [view for view in views if "." not in view.name])
 
 
 def _make_table(connection: duckdb.DuckDBPyConnection, table: LiveTable, copying: Copying | None) -> None:
@@ -366,11 +327,11 @@ def _check_room(path: Path, tables: Sequence[LiveTable]) -> None:
 
 
 def _write_publication(
-    connection: duckdb.DuckDBPyConnection, tables: Sequence[LiveTable], rows: dict[str, int], build_digest: str | None
+    connection: duckdb.DuckDBPyConnection, tables: Sequence[LiveTable], build_digest: str | None
 ) -> None:
     connection.execute(
         f"CREATE TABLE {_PUBLICATION} (published_at TIMESTAMPTZ, table_name VARCHAR, version BIGINT, "
-        "commit_id VARCHAR, files BIGINT, lake_rows BIGINT, published_rows BIGINT, build_digest VARCHAR)"
+        "commit_id VARCHAR, files BIGINT, lake_rows BIGINT, build_digest VARCHAR)"
     )
     now = datetime.now(UTC)
     records = [
@@ -381,13 +342,12 @@ def _write_publication(
             table.pinned.commit_id,
             len(table.pinned.files),
             table.rows,
-            rows.get(table.pinned.spec.name),
             build_digest,
         )
         for table in tables
     ]
     if records:
-        connection.executemany(f"INSERT INTO {_PUBLICATION} VALUES (?, ?, ?, ?, ?, ?, ?, ?)", records)
+        connection.executemany(f"INSERT INTO {_PUBLICATION} VALUES (?, ?, ?, ?, ?, ?, ?)", records)
     comment = f"Which version of each lake table this file shows. {READ_BY}"
     connection.execute(f"COMMENT ON TABLE {_PUBLICATION} IS {quote_literal(comment)}")
     _annotate(connection, {_PUBLICATION: _PUBLICATION_NOTES})
@@ -430,28 +390,3 @@ def _read_columns(connection: duckdb.DuckDBPyConnection, spec: TableSpec) -> lis
 
 def _qualify_name(view: ViewSpec) -> str:
     return view.name if "." in view.name else f"main.{view.name}"
-
-
-def _count_views(run_query: RunQuery, tables: Sequence[LiveTable], views: Sequence[ViewSpec]) -> dict[str, int]:
-    """Rows by view. Counting a view reads the footers of all its files, and of some views rows, so in a large lake the
-    log is asked instead."""
-    files, rows = sum(len(table.pinned.files) for table in tables), sum(table.rows for table in tables)
-    is_small = files <= _FEW_FILES and rows <= _FEW_ROWS
-    in_table = {table.pinned.spec.name: table.rows for table in tables}
-    counts = {}
-    for view in views:
-        if is_small:
-            counts[view.name] = _read_number(run_query, f"SELECT count(*) FROM main.{view.name}")
-        elif view.row_count_rule is not None:
-            table, excluded_query = view.row_count_rule
-            counts[view.name] = in_table[table] - _read_number(run_query, _resolve_sql(excluded_query, run_query))
-    return counts
-
-
-def _read_number(run_query: RunQuery, query: str) -> int:
-    [(number,)] = run_query(query)
-    return int(number)
-
-
-def _resolve_sql(sql: Sql, run_query: RunQuery) -> str:
-    return sql if isinstance(sql, str) else sql(run_query)

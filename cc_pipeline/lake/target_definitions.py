@@ -29,7 +29,7 @@ from cc_pipeline.commoncrawl.target_text import SET_SLUG, parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.keyed import Row, update_rows
 from cc_pipeline.lake.lake import REMOVED, Lake
-from cc_pipeline.lake.predicates import Prefix, Where
+from cc_pipeline.lake.predicates import Prefix
 from cc_pipeline.lake.slices import EPOCH, SLICES, SUBSET_EPOCHS, read_target_rows
 
 _TABLE: Final = "targets"
@@ -74,30 +74,19 @@ def register(lake: Lake, targets: Sequence[Target]) -> None:
         update_rows(lake, _TABLE, {"slug": [*targets_by_slug]}, build)
 
 
-def find_lost_definitions(lake: Lake) -> list[str]:
-    """The slugs of targets that have slices, and no row that defines or removes them. Raises ``EnvironmentFault``."""
-    slugs = {whole_slug(target) for target, epoch in _list_epochs(lake, None) if epoch}
-    return sorted(slugs - read_target_rows(lake, slugs).keys())
-
-
 def _find_stored_epochs(lake: Lake, slugs: Collection[str]) -> dict[str, Row]:
     """The last epochs of the slices of each of ``slugs`` that has any, as columns of its row."""
-    epochs: dict[str, dict[str, int]] = {}
-    for prefix in sorted(slugs):
-        for target, epoch in _list_epochs(lake, {"target": Prefix(prefix)}):
-            if epoch and whole_slug(target) == prefix:
-                epochs.setdefault(prefix, {})[subset_of(target)] = epoch
-    return {
-        slug: {EPOCH.name: by_subset.get(PLAIN, [*by_subset.values()][-1]), SUBSET_EPOCHS.name: by_subset}
-        for slug, by_subset in epochs.items()
-    }
-
-
-def _list_epochs(lake: Lake, where: Where | None) -> list[tuple[str, int]]:
-    """The targets of slices with their epochs, in the order in which they were committed."""
-    rows = lake.read(SLICES.name, where, ["target", "epoch", "committed_at"])
-    pairs = rows.group_by(["target", "epoch"]).aggregate([("committed_at", "max")]).sort_by("committed_at_max")
-    return list(zip(pairs["target"].to_pylist(), pairs["epoch"].to_pylist(), strict=True))
+    found: dict[str, Row] = {}
+    for slug in sorted(slugs):
+        rows = lake.read(SLICES.name, {"target": Prefix(slug)}, ["target", "epoch", "committed_at"])
+        epochs = {
+            subset_of(row["target"]): row["epoch"]
+            for row in rows.sort_by("committed_at").to_pylist()
+            if row["epoch"] and whole_slug(row["target"]) == slug
+        }
+        if epochs:
+            found[slug] = {EPOCH.name: epochs.get(PLAIN, [*epochs.values()][-1]), SUBSET_EPOCHS.name: epochs}
+    return found
 
 
 def _refuse_other_spelling(target: Target, names: dict[str, str]) -> None:

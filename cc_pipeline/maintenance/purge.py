@@ -2,7 +2,7 @@
 
 A purge takes the definition away, and its epoch with it: from then on no row of the target counts, in any home,
 whatever a run still commits. The rows themselves, which ``slices`` knows as purged, say what else there is to do:
-records are removed from the stored files that purged rows name, then the rows from the tables, then the rows of
+records are erased in the stored files that purged rows name, then the rows go from the tables, then those of
 ``slices``. Each step finds what a killed purge left, in this command or in maintenance. Superseded files are deleted a
 week later, as all are."""
 
@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline import progress
@@ -27,7 +28,7 @@ from cc_pipeline.lake.compaction import Bounds, compact
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.predicates import Prefix
 from cc_pipeline.lake.slice import LOCATE, Slice
-from cc_pipeline.lake.slices import read_purged, remove_purged, stream_slice_rows
+from cc_pipeline.lake.slices import read_liveness, read_purged, remove_purged, stream_slice_rows
 from cc_pipeline.lake.snapshot import read_pinned_versions
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.lake.vacuum import vacuum
@@ -39,16 +40,16 @@ from cc_pipeline.maintenance.leftovers import (
     list_generations,
 )
 from cc_pipeline.maintenance.purge_plan import PurgePlan, refuse_unknown_tables
-from cc_pipeline.maintenance.record_moves import find_killed_run_files, move_records
+from cc_pipeline.maintenance.record_erasure import erase_journal_rows, erase_records
 from cc_pipeline.maintenance.stored_files import list_named_files
 from cc_pipeline.publish.publish import publish_warehouse
-from cc_pipeline.records.file_leases import lease, list_active_leases
+from cc_pipeline.records.file_leases import Holding, lease, list_active_leases
 from cc_pipeline.records.segments import delete_committed
 from cc_pipeline.records.sweep import RETENTION_SECONDS, crawls_with_files, note, sweep
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Maximum number of stored files, and of their bytes, that are processed between two commits.
-_FILES_AT_ONCE: Final = 256
+#: Stored files, and their bytes, whose records are in memory together.
+_FILES_AT_ONCE: Final = 16
 _BYTES_AT_ONCE: Final = 4 << 30
 
 
@@ -94,7 +95,7 @@ def purge(workspace: Workspace, plan: PurgePlan, *, now: bool = False) -> PurgeR
     if pinned is not None:
         for table in lake.specs:
             vacuum(lake, table, None, pinned.get(table, ()))
-    return PurgeReport(fetches, leftovers=find_leftovers(workspace, slug, swept))
+    return PurgeReport(fetches, leftovers=find_leftovers(lake, slug))
 
 
 def drop_subset(workspace: Workspace, slug: str, subset: str) -> int:
@@ -143,7 +144,7 @@ def finish_purges(workspace: Workspace, lost: Mapping[str, Collection[int]] | No
         slugs = {*map(whole_slug, slices)}
         unnamed = condemn_lost(lake, slugs, {"crawl": crawl, "target": slices}) if slices else {}
         numbers = {n for found in (lost, unnamed, list_generations(purged)) for n in found.get(crawl, ())}
-        if _clean_stored_files(workspace, crawl, slugs, numbers):
+        if _erase_stored_records(workspace, crawl, slugs, numbers):
             generations[crawl] = numbers
     for spec in lake.specs.values() if generations else ():
         if spec.has_slices:
@@ -159,27 +160,36 @@ def _note_stored_files(workspace: Workspace, slices: Sequence[Slice]) -> None:
     note_files_superseded(workspace, slices, (), time.time())
 
 
-def _clean_stored_files(workspace: Workspace, crawl: str, slugs: Collection[str], generations: Collection[int]) -> bool:
-    """Removes the records of purged targets (``slugs``, ``generations``) from stored files of ``crawl``. Returns
-    whether no running fetch may store some, or name the old files, from now on."""
+def _erase_stored_records(
+    workspace: Workspace, crawl: str, slugs: Collection[str], generations: Collection[int]
+) -> bool:
+    """Erases the records of purged targets (``slugs``, ``generations``) in stored files of ``crawl``. Returns whether
+    that was all: no running fetch needs one of the files, or may store more such records."""
     lake, storage = workspace.lake, workspace.storage
     commit = uuid.uuid4().hex
+
+    def list_others() -> list[Holding]:
+        return [holding for holding in list_active_leases(storage, crawl) if holding.commit != commit]
+
     # the lease keeps files that are read or written here from being swept
     with lease(storage, crawl, commit) as file_lease, workspace.scratch_folder("purge") as scratch:
         # journals name the records, whether their rows were committed or not
         delete_committed(storage, crawl)
-        killed = find_killed_run_files(lake, storage, crawl)
+        changed = erase_journal_rows(lake, storage, crawl, list_others())
+        # whoever read the journals before has a lease, or has committed what it adopted
+        others = list_others()
         listing = storage.transport.listing(f"{storage.folder(crawl)}/")
-        sizes = {stored_file.key: stored_file.size for stored_file in listing}
-        files = sorted((_list_purged_files(lake, crawl, generations) | {*killed.files}) & sizes.keys())
-        note(storage, crawl, files, time.time())
-        for number, batch in enumerate(_batch_files(files, sizes)):
-            progress.report("stored files", number * _FILES_AT_ONCE, len(files), crawl)
-            moved = {file: sizes[file] for file in batch}
-            move_records(lake, storage, crawl, moved, f"{crawl}-{commit}-{number:03d}", scratch, killed)
+        files = _list_purged_files(lake, crawl, generations) | changed
+        sizes = {file.key: file.size for file in listing if file.key in files}
+        free = [file for file in sorted(sizes) if not any(holding.holds(file) for holding in others)]
+        note(storage, crawl, sizes, time.time())
+        liveness = read_liveness(lake, "records", crawl)
+        erased = pa.concat_arrays([liveness.dead, pa.array(sorted({*generations} - liveness.alive), pa.int64())])
+        for number, batch in enumerate(_batch_files(free, sizes)):
+            progress.report("stored files", number * _FILES_AT_ONCE, len(free), crawl)
+            erase_records(lake, storage, crawl, {file: sizes[file] for file in batch}, erased, scratch)
             file_lease.confirm()
-        others = [holding for holding in list_active_leases(storage, crawl) if holding.commit != commit]
-    return not any(holding.concerns(slugs) or any(map(holding.holds, files)) for holding in others)
+    return len(free) == len(sizes) and not any(holding.concerns(slugs) for holding in others)
 
 
 def _list_purged_files(lake: Lake, crawl: str, generations: Collection[int]) -> set[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import asdict, dataclass, field
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -33,26 +33,17 @@ _UNKNOWN_TABLE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class StoredShare:
-    """A stored file that rows of the target name: the numbers of its ``records`` and ``bytes`` that no other target
-    has, and whether rows of other targets name the file (``shared``)."""
-
-    file: str
-    records: int
-    bytes: int
-    shared: bool
-
-
-@dataclass(frozen=True, slots=True)
 class PurgePlan:
-    """The plan of a purge: ``rows`` by table; ``files`` by crawl; ``kept_records`` records that ``holders``, other
-    targets, have too. ``out_of_reach`` are sentences about copies that it cannot delete."""
+    """The plan of a purge: ``rows`` by table; the number of stored ``records`` that no other target has, and their
+    ``bytes``; ``kept_records`` that ``holders``, other targets, have too. ``out_of_reach`` are sentences about copies
+    that it cannot delete."""
 
     slug: str
     definition: str
     slices: tuple[Slice, ...]
     rows: Mapping[str, int]
-    files: Mapping[str, tuple[StoredShare, ...]]
+    records: int
+    bytes: int
     kept_records: int
     holders: tuple[str, ...]
     out_of_reach: tuple[str, ...]
@@ -60,12 +51,7 @@ class PurgePlan:
     @property
     def digest(self) -> str:
         """A short digest of everything that would be deleted."""
-        files = {crawl: [asdict(share) for share in shares] for crawl, shares in self.files.items()}
-        slices = [(slice_.crawl, slice_.target) for slice_ in self.slices]
-        return compute_input_digest(
-            {"slug": self.slug, "slices": slices, "rows": self.rows, "files": files, "kept": self.kept_records}
-            | {"holders": self.holders}
-        )
+        return compute_input_digest({name: value for name, value in asdict(self).items() if name != "out_of_reach"})
 
     @property
     def is_empty(self) -> bool:
@@ -73,29 +59,13 @@ class PurgePlan:
         return not any(count for table, count in self.rows.items() if table != "targets")
 
     @property
-    def records(self) -> int:
-        """The number of stored records that are deleted."""
-        return sum(share.records for shares in self.files.values() for share in shares)
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of these records."""
-        return sum(share.bytes for shares in self.files.values() for share in shares)
-
-    @property
     def sentences(self) -> tuple[str, ...]:
         """Sentences on what is deleted besides the rows, and on what is kept."""
         lines = [
-            f"{format_count(self.records, 'stored record')} ({self.bytes:,} bytes) that only this target uses: "
-            f"{format_count(self.count_files(shared=False), 'file', 'are')} deleted, "
-            f"{format_count(self.count_files(shared=True), 'shared file', 'are')} rewritten without these records",
+            f"{format_count(self.records, 'stored record')} ({self.bytes:,} bytes) that only this target uses",
             "its definition, its line on the watch list, its partition key and its partitions in the UI",
         ]
         return (*lines, *(f"kept: {text}" for text in self.out_of_reach))
-
-    def count_files(self, *, shared: bool) -> int:
-        """Counts the files that are rewritten without these records (``shared``), or deleted."""
-        return sum(share.shared == shared and share.records > 0 for shares in self.files.values() for share in shares)
 
 
 def combine_digests(plans: Sequence[PurgePlan]) -> str:
@@ -138,21 +108,20 @@ def plan_purge(workspace: Workspace, slug: str, definition: str, *, files: bool 
     counts = dict(zip(by_table["table"].to_pylist(), by_table["rows_sum"].to_pylist(), strict=True))
     rows = {spec.name: counts.get(spec.name, 0) for spec in lake.specs.values() if spec.has_targets}
     rows["targets"] = len(find_defining_slugs(lake, {slug}))
-    stored: dict[str, tuple[StoredShare, ...]] = {}
-    kept_count, holders = 0, set[str]()
+    stored = _Stored()
     for crawl, targets in group_targets_by_crawl(slices).items() if files and rows["records"] else ():
-        shares, shared_count, other_slugs = _count_shares(lake, crawl, {slug, *targets})
-        stored[crawl] = shares
-        kept_count, holders = kept_count + shared_count, holders | other_slugs
+        _count_stored(lake, crawl, {slug, *targets}, stored)
+    holders = sorted(stored.holders)
     return PurgePlan(
         slug,
         definition,
         tuple(slices),
         rows,
-        {crawl: shares for crawl, shares in stored.items() if shares},
-        kept_count,
-        tuple(sorted(holders)),
-        _describe_copies(workspace, kept_count, sorted(holders)),
+        stored.records,
+        stored.bytes,
+        stored.kept_records,
+        tuple(holders),
+        _describe_copies(workspace, stored.kept_records, holders),
     )
 
 
@@ -183,68 +152,46 @@ def refuse_unknown_tables(lake: Lake) -> None:
         )
 
 
-def rows_of_files(lake: Lake, crawl: str, files: Collection[str]) -> Iterator[pa.RecordBatch]:
-    """Yields ``target`` and stored location of the rows of a crawl that name any of these stored files."""
-    file_names = pa.array(sorted(files), pa.string())
-    for batch in stream_crawl(lake, "records", crawl, ["target", *STORED]):
-        file_rows = batch.filter(pc.is_in(batch.column("stored_file"), value_set=file_names))
-        if file_rows.num_rows:
-            yield file_rows
+@dataclass(slots=True)
+class _Stored:
+    """As in :class:`PurgePlan`."""
+
+    records: int = 0
+    bytes: int = 0
+    kept_records: int = 0
+    holders: set[str] = field(default_factory=set)
 
 
-def as_places(rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
-    """Returns the stored locations of rows under the column names of captures, so that they can be numbered."""
-    file, offset = (rows.column(name) for name in STORED[:2])
-    if isinstance(rows, pa.Table):
-        file, offset = file.combine_chunks(), offset.combine_chunks()
-    return pa.RecordBatch.from_arrays([file, offset], names=list(PLACE_NAME))
-
-
-def _count_shares(lake: Lake, crawl: str, slugs: Collection[str]) -> tuple[tuple[StoredShare, ...], int, set[str]]:
-    """Returns the shares of ``slugs`` targets in stored files, the number of shared records, and the other targets."""
-    places_found = LocationCollector()
-    for rows in _stored_rows(lake, crawl, slugs):
-        places_found.add(as_places(rows))
-    places = places_found.places()
-    if not len(places):
-        return (), 0, set()
-    names = [name for name in places.files if name is not None]
-    number = {name: index for index, name in enumerate(names)}
-    lengths, files = np.zeros(len(places), np.int64), np.zeros(len(places), np.int32)
-    for rows in _stored_rows(lake, crawl, slugs):
-        positions = places.positions(as_places(rows))
-        lengths[positions] = rows.column("stored_length").to_numpy()
-        files[positions] = _numbers(rows.column("stored_file"), number)
-    stays, shared, holders = np.zeros(len(places), bool), np.zeros(len(names), bool), set[str]()
+def _count_stored(lake: Lake, crawl: str, slugs: Collection[str], stored: _Stored) -> None:
+    """Adds the stored records of ``slugs`` in ``crawl``."""
+    collector = LocationCollector()
+    for rows in _stream_stored(lake, crawl, slugs):
+        collector.add(_as_places(rows))
+    places = collector.places()
+    lengths, is_shared = np.zeros(len(places), np.int64), np.zeros(len(places), bool)
+    for rows in _stream_stored(lake, crawl, slugs):
+        lengths[places.positions(_as_places(rows))] = rows.column("stored_length").to_numpy()
     own_slugs = pa.array(sorted(slugs), pa.string())
-    for rows in rows_of_files(lake, crawl, names):
+    for rows in stream_crawl(lake, "records", crawl, ["target", *STORED]) if len(places) else ():
         other_rows = rows.filter(pc.invert(pc.is_in(rows.column("target"), value_set=own_slugs)))
-        shared[_numbers(other_rows.column("stored_file"), number)] = True
-        positions = places.positions(as_places(other_rows))
-        stays[positions[positions >= 0]] = True
-        sharing_targets = pc.unique(other_rows.column("target").filter(pa.array(positions >= 0)))
-        holders |= {whole_slug(target) for target in sharing_targets.to_pylist()}
-    counts = np.bincount(files[~stays], minlength=len(names))
-    sizes = np.bincount(files[~stays], weights=lengths[~stays], minlength=len(names))
-    shares = [
-        StoredShare(name, int(counts[index]), int(sizes[index]), bool(shared[index]))
-        for name, index in sorted(number.items())
-    ]
-    return tuple(shares), int(np.count_nonzero(stays)), holders
+        positions = places.positions(_as_places(other_rows))
+        is_shared[positions[positions >= 0]] = True
+        sharing_targets = other_rows.column("target").filter(pa.array(positions >= 0)).unique()
+        stored.holders |= {whole_slug(target) for target in sharing_targets.to_pylist()}
+    stored.records += int(np.count_nonzero(~is_shared))
+    stored.bytes += int(lengths[~is_shared].sum())
+    stored.kept_records += int(np.count_nonzero(is_shared))
 
 
-def _stored_rows(lake: Lake, crawl: str, targets: Collection[str]) -> Iterator[pa.RecordBatch]:
+def _as_places(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The stored locations of rows under the column names of captures, so that they can be numbered."""
+    return pa.RecordBatch.from_arrays([rows.column(name) for name in STORED[:2]], names=list(PLACE_NAME))
+
+
+def _stream_stored(lake: Lake, crawl: str, targets: Collection[str]) -> Iterator[pa.RecordBatch]:
     where = {"crawl": crawl, "target": sorted(targets)}
-    for batch in stream_rows(lake, "records", where, ["target", *STORED]):
-        rows = batch.filter(pc.is_valid(batch.column("stored_file")))
-        if rows.num_rows:
-            yield rows
-
-
-def _numbers(names: pa.Array, number: Mapping[str, int]) -> Any:
-    coded = pc.dictionary_encode(names)
-    numbers = np.array([number[name] for name in coded.dictionary.to_pylist()], np.int64)
-    return numbers[coded.indices.to_numpy(zero_copy_only=False)] if len(numbers) else np.zeros(0, np.int64)
+    for batch in stream_rows(lake, "records", where, STORED):
+        yield batch.filter(pc.is_valid(batch.column("stored_file")))
 
 
 def _describe_copies(workspace: Workspace, kept_count: int, holders: Sequence[str]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -216,26 +216,14 @@ def publication_views(
             "targets",
             f"SELECT * FROM lake.targets WHERE NOT {is_part('slug')}",
             "Targets looked up: slug, definition, version.",
-            row_count_rule=(
-                "targets",
-                f"SELECT count(*) FROM lake.targets WHERE {is_part('slug')}",
-            ),
             notes=notes_of(TARGETS_COLUMNS),
         ),
+        _build_catalog_view("index_files", "Harvested index files, with values of their footers.", INDEX_FILES_COLUMNS),
         _build_catalog_view(
-            "index_files", "file IS NULL", "Harvested index files, with values of their footers.", INDEX_FILES_COLUMNS
+            "row_groups", "Row groups of the columnar index with key ranges.", SHOWN_ROW_GROUPS_COLUMNS
         ),
         _build_catalog_view(
-            "row_groups",
-            "row_group IS NULL",
-            "Row groups of the columnar index with key ranges.",
-            SHOWN_ROW_GROUPS_COLUMNS,
-        ),
-        _build_catalog_view(
-            "coverage",
-            "coverage IS NULL",
-            "Index files expected, harvested and failed by crawl and harvested subset.",
-            COVERAGE_COLUMNS,
+            "coverage", "Index files expected, harvested and failed by crawl and harvested subset.", COVERAGE_COLUMNS
         ),
         ViewSpec(
             "lookups",
@@ -269,7 +257,6 @@ def publication_views(
             f"SELECT {_KEY}, subset, url, domain, warc_record_length, outcome, reason, detail, digest_check, attempts, "
             "fetched_at, is_final, unsuccessful_runs FROM main.records",
             "One outcome per planned capture: planned = fetched + quarantined + missing.",
-            row_count_rule=("records", _count_hidden_rows(_RECORDS)),
             notes=notes_of(RECORD_COLUMNS),
         ),
         ViewSpec(
@@ -294,21 +281,16 @@ def publication_views(
 def _build_plain_view(table: str, comment: str, columns: Sequence[Column], order: str = "") -> ViewSpec:
     """A table of the lake as it is."""
     sql = f"SELECT * FROM lake.{table}" + (f" ORDER BY {order}" if order else "")
-    return ViewSpec(table, sql, comment, row_count_rule=(table, "SELECT 0"), notes=notes_of(columns))
+    return ViewSpec(table, sql, comment, notes=notes_of(columns))
 
 
-def _build_catalog_view(table: str, excluded_condition: str, comment: str, columns: Sequence[Column]) -> ViewSpec:
-    """A table of the catalog, whose rows are all in one table; ``excluded_condition`` is the condition for rows of the
-    other tables."""
-    row_count_rule = ("row_groups", f"SELECT count(*) FROM lake.row_groups WHERE {excluded_condition}")
-    return ViewSpec(
-        table, table_query(table, "lake.row_groups"), comment, row_count_rule=row_count_rule, notes=notes_of(columns)
-    )
+def _build_catalog_view(table: str, comment: str, columns: Sequence[Column]) -> ViewSpec:
+    """A table of the catalog, whose rows are all in one table."""
+    return ViewSpec(table, table_query(table, "lake.row_groups"), comment, notes=notes_of(columns))
 
 
 def _build_capture_view(table: _CaptureTable, sql: Sql) -> ViewSpec:
-    row_count_rule = (table.name, _count_hidden_rows(table))
-    return ViewSpec(table.name, sql, table.comment, row_count_rule=row_count_rule, notes=notes_of(table.columns))
+    return ViewSpec(table.name, sql, table.comment, notes=notes_of(table.columns))
 
 
 def is_part(column: str) -> str:
@@ -429,22 +411,6 @@ def _add_status(table: _CaptureTable, table_sql: str, run_query: RunQuery) -> st
     )
     status = f"coalesce(nullif(c.fetch_status, {NO_STATUS}), p.parsed_status)"
     return f"(SELECT c.* REPLACE ({status} AS fetch_status) FROM {table_sql} c LEFT JOIN ({parsed}) p USING ({_KEY}))"
-
-
-def _count_hidden_rows(table: _CaptureTable) -> Callable[[RunQuery], str]:
-    """The query for the number of rows of a table that its view leaves out; it reads nothing if nothing is left out."""
-
-    def sql(run_query: RunQuery) -> str:
-        parts = ["0"]
-        hidden = _find_repeating_targets(table, run_query)
-        if hidden is not None:
-            join_clause = f"lake.{table.name}_repeats USING ({_KEY}, target) WHERE {hidden or 'true'}"
-            parts.append(f"(SELECT count(*) FROM {_select_published(table, run_query)} SEMI JOIN {join_clause})")
-        if (table_sql := _select_published(table, run_query)) != f"lake.{table.name}":
-            parts.append(f"(SELECT count(*) FROM lake.{table.name}) - (SELECT count(*) FROM {table_sql})")
-        return f"SELECT {' + '.join(parts)}"
-
-    return sql
 
 
 def _find_repeating_targets(table: _CaptureTable, run_query: RunQuery) -> str | None:

@@ -26,7 +26,7 @@ def test_a_sound_home_has_a_finding_for_each_check_that_looks_at_the_lake(bucket
     page = next(Path(name) for name in workspace.lake.pin("page_text").files)
     page.unlink()
     again = {finding.topic: finding for finding in evaluate.evaluate_checks(workspace)}
-    assert again["warehouse: files_are_there"].level == "bad"
+    assert again["warehouse: rows_as_in_the_lake"].level == "bad"
 
 
 def test_a_check_that_breaks_is_a_finding(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

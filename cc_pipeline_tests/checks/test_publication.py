@@ -12,16 +12,13 @@ import pytest
 from cc_pipeline.checks.doctor import examine
 from cc_pipeline.checks.outputs import (
     publication_verdict,
-    published_files_verdict,
     published_verdict,
     refuse_unpublished,
 )
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.compaction import Bounds, compact
-from cc_pipeline.lake.snapshot import read_pinned_versions
 from cc_pipeline.lake.vacuum import vacuum
-from cc_pipeline.maintenance.maintain import run_maintenance
 from cc_pipeline.maintenance.purge import drop_subset
 from cc_pipeline.publish.publish import find_publication_lag
 from cc_pipeline.workspace.workspace import Workspace
@@ -81,9 +78,6 @@ def test_a_restored_lake_is_published_again_though_its_versions_are_the_same(
     assert found is not None
     assert "slices" in found.commits
     assert doctor(restored)[0] == "bad"
-    assert published_verdict(restored, Scope()).severity == "error"
-    if mode == "views":
-        assert published_files_verdict(restored, Scope()).severity == "error"
     publish(restored)
     assert find_publication_lag(restored) is None
     assert sites(restored) == {SITE, THIRD}
@@ -191,28 +185,3 @@ def test_rows_of_slices_that_a_purge_hides_are_not_missed(reopened: Callable[...
     drop_subset(workspace, SITE, "warc")
     publish(workspace)
     assert published_verdict(workspace, Scope()).passed
-
-
-@pytest.mark.process
-def test_files_that_another_home_may_show_stay_where_its_version_is_of_another_log(
-    bucket: Bucket, tmp_path: Path
-) -> None:
-    lake = tmp_path / "lake"
-    one, two = (workspace_of(bucket[0], tmp_path / name, lake=str(lake)) for name in ("one", "two"))
-    harvest(one)
-    extract(one, SITE)
-    backup = shutil.copytree(lake, tmp_path / "backup")
-    extract(one, OTHER)
-    publish(one)
-    pinned = (read_pinned_versions(one.place) or {})["captures"]
-    assert pinned == {one.lake.version("captures"): one.lake.commit_id("captures")}
-    shutil.rmtree(lake / "tables")
-    shutil.copytree(backup / "tables", lake / "tables")
-    again = workspace_of(bucket[0], tmp_path / "two", lake=str(lake))
-    extract(again, THIRD)
-    assert again.lake.version("captures") in pinned
-    report = run_maintenance(again)
-    assert "captures" not in report.deleted, "nobody knows which files the other home shows"
-    publish(one := workspace_of(bucket[0], tmp_path / "one", lake=str(lake)))
-    assert "captures" in run_maintenance(again).deleted
-    two.close()

@@ -258,7 +258,7 @@ def test_text_of_a_stranger_is_shown_as_text_and_loads_nothing(ui: Ui, seen: See
             f"/assets/page_text?{partition}": ("notes", "rows", "failed because"),
             "/assets/page_text": ("notes",),
             "/assets/page_text?view=events": ("failed because",),
-            "/assets/page_text?view=checks&checkDetail=texts_are_there": ("Latest execution",),
+            "/assets/records?view=checks&checkDetail=stored_files": ("Latest execution",),
             f"/runs/{run}": ("RUN_FAILURE",),
         }
         for path, texts in pages.items():
@@ -308,7 +308,7 @@ def tell_what_a_stranger_wrote(ui: Ui, server: Server, place: str) -> str:
     told = f"the check failed with an error, so its result is not known: {words}\n{words}"
     record(
         ui,
-        dg.AssetCheckEvaluation(dg.AssetKey("page_text"), "texts_are_there", False, description=escape_markdown(told)),
+        dg.AssetCheckEvaluation(dg.AssetKey("records"), "stored_files", False, description=escape_markdown(told)),
     )
     assert server.wait_for(run) == "FAILURE"
     return run

@@ -145,7 +145,7 @@ def good_neighbours_were_checked(instance: dg.DagsterInstance, result: dg.Execut
     assert f"1 partition failed and has not succeeded since: {NEW}|{BAD}" in wrong["no_failed_partitions"]
     assert "it has a space" in wrong["no_failed_partitions"], "the reason stands there before the run has ended"
     scopes = {key.name: one.metadata["scope"].value for key, one in found.items()}
-    assert scopes["ledger_balances"] == scopes["texts_are_there"] == "4 partitions of this run"
+    assert scopes["ledger_balances"] == scopes["stored_files"] == "4 partitions of this run"
     shown = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(ours))
     assert {one.run_id for one in shown.values()} == {result.run_id}
     assert {one.status.value for key, one in shown.items() if key.name not in wrong} == {"SUCCEEDED"}

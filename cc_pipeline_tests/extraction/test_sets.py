@@ -11,7 +11,6 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from cc_pipeline.checks.omissions import describe_omissions
 from cc_pipeline.checks.tables import missing_captures_verdict
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, part_slugs, whole_slug
 from cc_pipeline.commoncrawl.surt import surt_key
@@ -299,22 +298,6 @@ def test_a_source_is_judged_by_a_whole_set_and_not_by_its_parts(bucket: Bucket, 
         shown = run(lenient)[1].per_target[SET]
         assert shown["not here"] == share(kept_away, len(wanted))
         assert shown["pending"] == kept_away
-
-
-def test_what_was_not_asked_for_is_told_of_a_divided_set_that_has_become_small(
-    bucket: Bucket, tmp_path: Path, home: Workspace
-) -> None:
-    first = bucket[1].domains()[0]
-    for count in (300, 40):
-        register(home, tmp_path, [first, *absent(count)])
-    assert len(home.parts([SET])[SET]) == 16
-    locate_captures(home, NEW, [SET])
-    [note] = describe_omissions(home, [NEW], [parse_target("set:many = @many.txt", tmp_path)])
-    all_of_it = len(bucket[1].captures_of(NEW, domain=first))
-    others = all_of_it - len(bucket[1].captures_of(NEW, domain=first, subset="warc"))
-    assert note.startswith(f"{others} captures of set:many in {NEW} are in ")
-    # who has a condition says what is meant
-    assert not describe_omissions(home, [NEW], [parse_target(f"{first} where status=200", tmp_path)])
 
 
 @pytest.mark.process

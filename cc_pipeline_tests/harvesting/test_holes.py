@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.checks.omissions import describe_omissions, describe_omitted_captures
+from cc_pipeline.checks.omissions import describe_omitted_subsets
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import IndexIncomplete
-from cc_pipeline.extraction.lookup_notes import find_incomplete_slices
+from cc_pipeline.extraction.lookup_notes import describe_gaps, find_incomplete_slices
 from cc_pipeline.extraction.plan import ReasonKind
 from cc_pipeline.harvesting.crawl_index import refused_gaps
 from cc_pipeline.index.gaps import IndexGaps
@@ -102,7 +102,7 @@ def test_what_was_located_over_holes_is_marked_and_becomes_whole_when_they_are_f
     assert (row["complete"], row["index_files"], row["unread_files"], row["located_by"]) == (False, 2, 1, "parquet")
     assert [path for path in row["unread"] if "part-00000" in path]
     assert row["captures"] == len(found_in(allowed))
-    (note, *_) = describe_omissions(allowed, [NEW], [parse_target(SITE)])
+    (note,) = describe_gaps(allowed, [NEW], [parse_target(SITE)])
     assert "captures in them are missing from 1 of 1 targets" in note
     assert "part-00000" in note
     # nothing changed: nothing is done again, by a person or a schedule
@@ -136,40 +136,15 @@ def test_an_index_that_appears_later_makes_the_answer_whole(
     assert found_in(allowed) == truth_of(bucket)
 
 
-def test_what_was_not_asked_for_is_counted(bucket: Bucket, tmp_path: Path) -> None:
-    with FaultServer(bucket[0]) as server:
-        workspace = harvested(server.url, tmp_path)
-        extract(workspace, SITE)
-        mine = bucket[1].captures_of(NEW, domain=SITE)
-        others = [capture for capture in mine if capture.subset != "warc"]
-        (note,) = describe_omissions(workspace, [NEW, ARC], [parse_target(SITE), parse_target("no-such-site.org")])
-        assert note.startswith(f"{len(others)} captures of {SITE} in {NEW} are in ")
-        there = [name for name in ("crawldiagnostics", "robotstxt") if name in {c.subset for c in others}]
-        assert note.endswith("add --subset warc " + " ".join(f"--subset {name}" for name in there))
-        everything = workspace_of(server.url, tmp_path, subsets=("warc", "crawldiagnostics", "robotstxt"))
-        asked = len(server.hits)
-        assert describe_omitted_captures(everything, [parse_target(SITE)], [NEW]) == []
-        assert describe_omitted_captures(workspace, [parse_target(SITE)], [ARC]) == []
-        assert len(server.hits) == asked
-
-
-def test_counting_that_fails_or_is_dear_is_a_sentence(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with FaultServer(bucket[0]) as server:
-        workspace = harvested(server.url, tmp_path)
-        server.set_rules([Rule("403", key="cc-index/*", times=None)])
-        (note,) = describe_omitted_captures(workspace, [parse_target(SITE)], [NEW])
-        assert "were not counted" in note
-        monkeypatch.setattr("cc_pipeline.checks.omissions._MAX_BYTES", 1)
-        (note,) = describe_omitted_captures(workspace_of(bucket[0], tmp_path / "b"), [parse_target(SITE)], [NEW])
-        assert "would read about" in note
-
-
-def test_at_most_a_hundred_pairs_are_counted(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    workspace = workspace_of(bucket[0], tmp_path)
-    monkeypatch.setattr("cc_pipeline.checks.omissions._MAX_PAIRS", 2)
-    targets = [parse_target(domain) for domain in bucket[1].domains()[:3]]
-    said = describe_omitted_captures(workspace, targets, [NEW])
-    assert "first 2 pairs" in said[-1]
-    assert not [note for note in said if targets[2].definition in note]
+def test_subsets_that_were_not_asked_for_are_named(bucket: Bucket, tmp_path: Path) -> None:
+    workspace, targets = workspace_of(bucket[0], tmp_path), [parse_target(SITE)]
+    (note,) = describe_omitted_subsets(workspace, [NEW, ARC], targets)
+    assert "crawldiagnostics and robotstxt were not requested" in note
+    assert note.endswith("--count --subset warc --subset crawldiagnostics --subset robotstxt")
+    (note,) = describe_omitted_subsets(workspace, [NEW], targets, {"robotstxt"})
+    assert "robotstxt" not in note
+    everything = workspace_of(bucket[0], tmp_path, subsets=("warc", "crawldiagnostics", "robotstxt"))
+    assert describe_omitted_subsets(everything, [NEW], targets) == []
+    assert describe_omitted_subsets(workspace, [ARC], targets) == []
+    # who has a condition says what is meant
+    assert describe_omitted_subsets(workspace, [NEW], [parse_target(f"{SITE} where status=200")]) == []

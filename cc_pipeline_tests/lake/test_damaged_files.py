@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.lake.damaged_files import ROWS, DamagedTable, find_damaged_files, find_damaged_paths
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake.damaged_files import find_damaged_files
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline_tests.lake.things import commit, content, lake_in
 
@@ -19,37 +20,34 @@ def lake(tmp_path: Path) -> Lake:
     return lake
 
 
-@pytest.mark.parametrize(
-    ("state", "end"), [("missing", None), ("empty", b""), ("cut", b"PAR1"), ("unreadable", b"\0\0\0\0")]
-)
+@pytest.mark.parametrize(("state", "kept"), [("missing", None), ("incomplete", 0), ("incomplete", -9)])
 @pytest.mark.parametrize("target", ["t0", "t3"])
-def test_a_file_of_rows_is_said_with_its_state(lake: Lake, state: str, end: bytes | None, target: str) -> None:
-    pinned = lake.pin("things")
-    [file] = [file for file in pinned.stored_files() if file.first == target]
+def test_a_file_of_rows_is_said_with_its_state(lake: Lake, state: str, kept: int | None, target: str) -> None:
+    [file] = [file for file in lake.pin("things").stored_files() if file.first == target]
     path = Path(lake.address("things")) / file.path
     data = path.read_bytes()
     path.unlink()
-    if end is not None:
-        path.write_bytes(data[: {"cut": -9, "unreadable": -4}.get(state, 0)] + end)
+    if kept is not None:
+        path.write_bytes(data[:kept])
     [found] = find_damaged_files(lake, "things")
-    assert (found.kind, found.path, found.state, found.file) == (ROWS, str(path), state, file)
-    assert found.text == f"a file of things is incomplete: {path} is {state}"
+    assert (found.path, found.state, found.file) == (str(path), state, file)
     assert "doctor --repair" in found.advice
-    assert not found.is_harmless
-    # a publication looks at sizes alone
-    assert find_damaged_paths(lake, pinned) == ([] if state == "unreadable" else [file.path])
 
 
-@pytest.mark.parametrize("data", [b"", b'{"add": {"pa'])
-def test_the_last_entry_of_a_log_stops_readers_until_it_is_repaired(lake: Lake, data: bytes) -> None:
-    version = lake.version("things")
+@pytest.mark.parametrize(("back", "is_needed"), [(0, False), (1, True)])
+def test_an_incomplete_entry_of_a_log_is_said(lake: Lake, back: int, is_needed: bool) -> None:
+    version = lake.version("things") - back
     entry = Path(lake.address("things"), "_delta_log", f"{version:020}.json")
     complete = entry.read_bytes()
-    entry.write_bytes(data)
-    with pytest.raises(DamagedTable, match="the last commit of things is incomplete"):
-        content(lake_in(lake.root))
-    entry.write_bytes(complete)
-    assert len(content(lake_in(lake.root))) == 80
+    entry.write_bytes(complete[: len(complete) // 2])
+    other = lake_in(lake.root)
+    [found] = find_damaged_files(other, "things")
+    assert (found.path, found.file, found.is_needed) == (str(entry), None, is_needed)
+    with pytest.raises(EnvironmentFault, match="could not open"):
+        content(other)
+    entry.write_bytes(b"")
+    assert find_damaged_files(other, "things") == []
+    assert len(content(other)) == 60
 
 
 def test_a_folder_without_files_is_no_table(lake: Lake) -> None:

@@ -58,7 +58,7 @@ def test_files_count_wholly_or_in_part(lake: Lake) -> None:
     )
     lake.append("things", written.files)
     found = find(lake)
-    assert (found.incomplete, found.damaged) == ([], {})
+    assert found.incomplete == []
     table = found.tables["things"]
     assert [len(table.whole), len(table.mixed), len(table.generations), table.rows] == [2, 1, 1, 9]
     assert all(Path(path).exists() for path in (*table.whole, *table.mixed))
@@ -81,7 +81,6 @@ def test_a_slice_whose_file_is_damaged_is_named_with_its_numbers_and_left_out(la
         Incomplete(Slice(CRAWL, "b"), "make", "words", 4, 0),
     ]
     assert str(found.incomplete[0]) == "words of C a has 0 rows, and was committed with 3"
-    assert found.damaged == {"words": [str(path.relative_to(lake.address("words")))]}
     assert found.hidden == {(CRAWL, "a", 0), (CRAWL, "b", 0)}
     assert {name: table.rows for name, table in found.tables.items()} == {"things": 5, "words": 5, "others": 0}
 
@@ -157,4 +156,4 @@ def test_a_lake_without_anything_has_no_rows_that_count(tmp_path: Path) -> None:
     assert {name: (table.rows, table.whole, table.mixed) for name, table in found.tables.items()} == dict.fromkeys(
         ("things", "words", "others"), (0, (), ())
     )
-    assert (found.incomplete, found.damaged) == ([], {})
+    assert found.incomplete == []

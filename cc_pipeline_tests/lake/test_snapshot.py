@@ -86,7 +86,7 @@ def test_a_table_emptied_later_is_empty_again(lake: Lake, tmp_path: Path) -> Non
     assert published(lake, path).rows == {"things": 2}
     commit(lake, "C", "x", [])
     assert published(lake, path).rows == {"things": 0}
-    assert ask(path, "SELECT version, files, lake_rows, published_rows FROM publication")[0][2:] == (0, 0)
+    assert ask(path, "SELECT lake_rows FROM publication") == [(0,)]
 
 
 @pytest.mark.parametrize("way", ["views", "copy", "copy of a stream"])

@@ -30,8 +30,7 @@ from cc_pipeline.lake.slice import HARVEST, Slice
 from cc_pipeline.lake.slices import invalidate_slices
 from cc_pipeline.lake.snapshot import read_pinned_versions
 from cc_pipeline.maintenance import maintain
-from cc_pipeline.maintenance import maintain as lease
-from cc_pipeline.maintenance.maintain import hold_lease, run_maintenance
+from cc_pipeline.maintenance.maintain import run_maintenance
 from cc_pipeline.publish.publish import find_publication_lag
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, OLD, Bucket, extract, harvest, publish, workspace_of
@@ -162,38 +161,6 @@ def test_two_homes_that_merge_at_once_leave_each_row_once(
     assert captures(one) == whole
 
 
-def test_a_lease_is_one_homes_until_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one, two = (shared("https://one.example", tmp_path, name).place for name in ("one", "two"))
-    for _ in range(3):
-        with hold_lease(one, "work") as mine, hold_lease(two, "work") as other, hold_lease(two, "else") as another:
-            assert (mine, other, another) == (True, False, True)
-    assert len(list((tmp_path / "lake" / "leases" / "work").iterdir())) == 1
-    with hold_lease(two, "work") as mine:
-        assert mine
-    # a home that was killed never gave it back
-    monkeypatch.setattr(lease, "LEASE_DURATION", -timedelta(seconds=1))
-    with hold_lease(one, "work") as mine, hold_lease(two, "work") as after:
-        assert (mine, after) == (True, True)
-
-
-@pytest.mark.parametrize("content", [b'{"until": "2099-01-01T00:00:00+00:00"}', b"", b'{"until": "20', b"[]"])
-def test_a_merge_lease_that_says_no_time_or_one_to_come_ends_a_day_after_it_was_written(
-    tmp_path: Path, content: bytes
-) -> None:
-    place = shared("https://one.example", tmp_path, "one").place
-    place.put("leases/merging/000000000001", content)
-    lease_file = tmp_path / "lake" / "leases" / "merging" / "000000000001"
-    with hold_lease(place, "merging") as mine:
-        assert not mine
-    for written in (time.time() - lease.LEASE_DURATION.total_seconds() - 1, 4_070_908_800.0):
-        place.put("leases/merging/000000000001", content)
-        os.utime(lease_file, (written, written))
-        with hold_lease(place, "merging") as mine:
-            assert mine
-        for left in lease_file.parent.iterdir():
-            left.unlink()
-
-
 @pytest.mark.parametrize("content", [b"", b'{"published_at": "20'])
 def test_a_note_of_a_publication_that_does_not_say_what_it_pins_lets_nothing_go(tmp_path: Path, content: bytes) -> None:
     place = shared("https://one.example", tmp_path, "one").place
@@ -210,9 +177,9 @@ def test_a_note_of_a_publication_that_does_not_say_what_it_pins_lets_nothing_go(
 def test_a_publication_of_a_time_to_come_pins_for_a_month_at_most(tmp_path: Path) -> None:
     place = shared("https://one.example", tmp_path, "one").place
     note = tmp_path / "lake" / "published" / "0123456789abcdef.json"
-    noted = {"published_at": "2099-01-01T00:00:00+00:00", "versions": {"records": {"3": "its commit"}}}
+    noted = {"published_at": "2099-01-01T00:00:00+00:00", "versions": {"records": [3]}}
     place.put("published/0123456789abcdef.json", json.dumps(noted).encode())
-    assert read_pinned_versions(place) == {"records": {3: "its commit"}}
+    assert read_pinned_versions(place) == {"records": {3}}
     os.utime(note, (time.time() - pins.PIN_LIFETIME.total_seconds() - 1,) * 2)
     assert read_pinned_versions(place) == {}
 
@@ -223,7 +190,7 @@ def test_a_copy_pins_nothing_and_a_home_that_is_gone_pins_for_a_while(bucket: Bu
     publish(one)
     pinned = read_pinned_versions(one.place)
     assert pinned is not None
-    assert pinned["row_groups"].keys() == {one.lake.pin("row_groups").version}
+    assert pinned["row_groups"] == {one.lake.pin("row_groups").version}
     [note] = (tmp_path / "lake" / "published").iterdir()
     old = json.loads(note.read_bytes())
     old["published_at"] = (datetime.now(UTC) - pins.PIN_LIFETIME - timedelta(hours=1)).isoformat()

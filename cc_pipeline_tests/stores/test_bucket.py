@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
-from cc_pipeline.maintenance.maintain import hold_lease
 from cc_pipeline.stores.answer import S3Options, Timeouts
 from cc_pipeline.stores.s3 import PART_BYTES
 from cc_pipeline.transport.client import Transport
@@ -339,7 +338,7 @@ def test_a_write_whose_answer_was_lost_was_made() -> None:
         assert not place.put("theirs", b"2", only_if_absent=True)
 
 
-def test_a_lease_whose_answer_was_lost_is_held() -> None:
-    with forgetful() as (place, kept), hold_lease(place, "merging") as mine:
-        assert mine
+def test_a_new_object_whose_answer_was_lost_is_ours() -> None:
+    with forgetful() as (place, kept):
+        assert place.put("new", b"ours", only_if_absent=True)
         assert len(kept) == 1

@@ -292,28 +292,20 @@ def _invalidate(workspace: Workspace) -> dict[Stage, list[Slice]]:
 
 def _mend_tables(workspace: Workspace) -> tuple[list[Finding], bool]:
     """Takes damaged files out of tables. Returns the findings, and whether all tables can be read afterwards."""
-    from cc_pipeline.automation import watch_list
     from cc_pipeline.checks.finding import Finding
     from cc_pipeline.lake.damaged_files import find_damaged_files
-    from cc_pipeline.maintenance.repair import repair_tables, restore_definitions
+    from cc_pipeline.maintenance.repair import KEPT_FOLDER, repair_tables
     from cc_pipeline.workspace.claim import is_home_of
 
     if not is_home_of(workspace.settings):
         return [], True
     lake = workspace.lake
     findings = []
-    for mended in repair_tables(lake, workspace.settings.cache_path / "generations"):
-        copy = "no copy of the faulty file is left"
-        if mended.kept_path is not None:
-            copy = f"a copy of the faulty file is kept as {mended.kept_path}"
-        findings.append(Finding("ok", "repaired", f"{mended.damaged_file.text}; {copy}"))
-    is_readable = all(one.is_harmless for table in lake.specs for one in find_damaged_files(lake, table))
-    if is_readable:
-        for slug in restore_definitions(lake, watch_list.read(workspace.settings.watch_list_path)):
-            text = f"the table targets has lost the definition of {slug}, so commands do not know what it means"
-            advice = "Run the target again as you wrote it the first time: cc-pipeline run …"
-            findings.append(Finding("bad", "targets", text, advice))
-    return findings, is_readable
+    for damaged in repair_tables(lake):
+        advice = "Run your targets again, as you wrote them the first time." if damaged.table == "targets" else ""
+        text = f"{damaged.text}; it was moved to the folder {KEPT_FOLDER} of the table"
+        findings.append(Finding("ok", "repaired", text, advice))
+    return findings, not any(find_damaged_files(lake, table) for table in lake.specs)
 
 
 def find_purged_rows(settings: Settings) -> list[Finding]:

@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
 Harvest = Annotated[bool, typer.Option("--harvest", help="First harvest the index of crawls that need it.")]
 
-#: Maximum number of crawls for which ``--count`` counts what was left out: each needs another lookup.
-_MAX_COUNTED_CRAWLS = 5
-
 
 def lookup(
     targets: options.Targets,
@@ -215,7 +212,7 @@ def _print_counts(original_question: LookupRequest, harvest: bool, output: str) 
     """Writes the counts of each target by crawl: pages, captures, archive files, bytes, and the cost of a fetch."""
     import pyarrow as pa
 
-    from cc_pipeline.checks.omissions import describe_omitted_captures
+    from cc_pipeline.checks.omissions import describe_omitted_subsets
     from cc_pipeline.commoncrawl.index_schema import distinct_captures
 
     columns = ["crawl", "target", "pages", "captures", "files", "bytes", "requests to fetch", "to read"]
@@ -247,7 +244,7 @@ def _print_counts(original_question: LookupRequest, harvest: bool, output: str) 
 
     # lines for programs appear as they are found
     write_rows("what there is", columns, rows(), output)
-    for note in describe_omitted_captures(question.workspace, single, [*counts][:_MAX_COUNTED_CRAWLS]):
+    for note in describe_omitted_subsets(question.workspace, [*counts], single):
         warn(note)
     found_slugs = {slug for crawl_counts in counts.values() for slug, count in crawl_counts.items() if count}
     _suggest_targets(question, found_slugs)

@@ -196,7 +196,7 @@ def _evaluate(
         if seen is not None and previous_note is not None and check_context.tags.get(CHECK_SCOPE_TAG) != EVERYTHING:
             slices = _find_changed_slices(workspace, check, previous_note)
         shared = memo.setdefault(None if slices is None else tuple(slices), {})
-        scope = Scope(slices, in_run=is_of_run, memo=shared)
+        scope = Scope(slices, memo=shared)
         if check.verdict is not None:
             check_result = check.verdict(workspace, scope)
         else:

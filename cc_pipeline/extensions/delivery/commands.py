@@ -86,9 +86,10 @@ def copy(
     if convert not in (None, "warc"):
         raise UserInputError(f"--convert is {convert!r}; the only conversion is warc")
     destination = parse_destination(to)
-    from cc_pipeline.checks.omissions import describe_omissions
+    from cc_pipeline.checks.omissions import describe_omitted_subsets
     from cc_pipeline.defs.launcher import Launcher
     from cc_pipeline.extraction.blocklist import read_blocklist
+    from cc_pipeline.extraction.lookup_notes import describe_gaps
 
     with (
         open_question(
@@ -107,7 +108,8 @@ def copy(
     ):
         deliver = partial(_deliver, question, place, parallel or _DEFAULT_UPLOADS, convert == "warc", file_mb)
         reports, source_error = _each_crawl(question, launcher, deliver)
-        notes = describe_omissions(question.workspace, question.crawls, question.targets)
+        notes = describe_gaps(question.workspace, question.crawls, question.targets)
+        notes += describe_omitted_subsets(question.workspace, question.crawls, question.targets)
         notes += read_blocklist(question.workspace).describe_blocks(question.targets)
     _report_copies(destination, reports, notes)
     _finish_copy(
