@@ -50,7 +50,7 @@ SHRUNK: Final[dict[str, dict[str, Any]]] = {
     "records.capture_states": {"_KEPT_BYTES": 4 << 10},
     "records.outcomes": {"_BATCH": 16},
     "records.reading": {"WINDOW": 8 << 10, "_WINDOW_ROWS": 8, "_GAP": 1 << 10},
-    "records.range_plan": {"SHORT_RANGE": 16 << 10, "FIRST_READ": 4 << 10, "_PRICED": 8},
+    "records.range_plan": {"FIRST_READ": 4 << 10, "_PRICED": 8},
     "records.fetch": {"_BATCH": 16},
     "records.segments": {"MAX_RECORDS": 20},
     "extraction.fetch": {"RecordOptions": partial(RecordOptions, group=20, rotation=32 << 10)},

@@ -3,8 +3,7 @@ half a MiB."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,14 +13,13 @@ import pyarrow.compute as pc
 
 from cc_pipeline.capture_columns import PLACE
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.transport.pieces import PIECE
 
 #: Maximum compressed bytes of a record. Common Crawl's stay below 10 MiB; a larger length field is an error.
 MAX_RECORD_BYTES = 128 << 20
-#: Bytes of a range that is requested after a longer one failed.
-SHORT_RANGE = 8 << 20
 #: Bytes that are read if the length of a record is not known: nine records in ten are no longer.
 FIRST_READ = 64 << 10
+#: Bytes of a range with records of unknown length.
+_OPEN_ENDED_SPAN = 2 << 20
 #: The factor by which the next read grows if a record is longer.
 _GROWS = 8
 #: A file: its name, or its number.
@@ -35,18 +33,17 @@ class Coalescing:
     """Records of one file are requested together if at most ``gap`` unneeded bytes lie between them and the whole range
     stays within ``span`` bytes (a single record may be larger).
 
-    At the rate of a polite client, a request costs as much time as 1.25 MB at 100 Mbit/s. Two MiB of a range are in
-    memory however long it is, and a broken connection costs one record (docs/records.md). If the length of a record is
-    unknown, the range is no longer than a piece.
+    At the rate of a polite client, a request costs as much time as 1.25 MB at 100 Mbit/s. A broken range is requested
+    anew, so it is short. If the length of a record is unknown, the range is shorter.
     """
 
     gap: int = 512 << 10
-    span: int = 64 << 20
+    span: int = 16 << 20
 
     def joins(self, size: int, gap: int, is_open_ended: bool) -> bool:
         """Whether a record that begins ``gap`` bytes behind a range, and makes it ``size`` bytes, is asked for with it;
         ``is_open_ended``: nobody says how long it, or a record of the range, is."""
-        return gap <= self.gap and size <= (min(self.span, PIECE) if is_open_ended else self.span)
+        return gap <= self.gap and size <= (min(self.span, _OPEN_ENDED_SPAN) if is_open_ended else self.span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,32 +124,6 @@ def _join_places(
         stop = max(stop, end)
     if file is not None:
         yield file, start, stop, members
-
-
-def split_range(planned: PlannedRange, offsets: Sequence[int], lengths: Sequence[int], size: int) -> list[PlannedRange]:
-    """Splits ``planned`` into parts that end with the first record to reach ``size`` bytes, unless the next record
-    overlaps it. Bytes between two parts are in none. ``offsets`` and ``lengths`` are those of all rows, by number."""
-    parts: list[PlannedRange] = []
-    start = stop = offsets[planned.rows[0]]
-    members: list[int] = []
-    for row in planned.rows:
-        offset = offsets[row]
-        if members and stop - start >= size and offset >= stop:
-            parts.append(PlannedRange(planned.key, start, stop - start, tuple(members)))
-            start, stop, members = offset, offset, []
-        members.append(row)
-        stop = max(stop, offset + lengths[row])
-    return [*parts, PlannedRange(planned.key, start, stop - start, tuple(members))]
-
-
-def part_of(planned: PlannedRange, offset: int, length: int, offsets: Sequence[int]) -> PlannedRange:
-    """Returns ``length`` bytes of a range from ``offset`` on, with the records that begin there."""
-    if length == planned.length:
-        return planned
-    first, last = (
-        bisect_left(planned.rows, position, key=offsets.__getitem__) for position in (offset, offset + length)
-    )
-    return PlannedRange(planned.key, offset, length, planned.rows[first:last])
 
 
 def group_by_file(captures: Iterable[pa.RecordBatch], max_captures: int) -> Iterator[pa.Table]:
