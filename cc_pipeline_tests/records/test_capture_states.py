@@ -192,11 +192,11 @@ EVERYTHING = [f"f{number}.warc.gz" for number in range(FILES)]
         # an ask a day, whatever is asked in between
         (GONE, (0, 24, 48), [(1, "pending"), (2, "pending"), (3, "lost")]),
         (GONE, (0, 19, 20, 39, 40), [(1, "pending"), (1, "pending"), (2, "pending"), (2, "pending"), (3, "lost")]),
-        (dict.fromkeys(GONE, ["damaged"]), (0, 24, 48), [(1, "pending"), (2, "pending"), (3, "lost")]),
+        ({"f1.warc.gz": ["damaged"]}, (0, 24, 48), [(1, "pending"), (2, "pending"), (3, "lost")]),
         # a fault of the source is no ask, however often
-        (dict.fromkeys(GONE, ["timeout"]), (0, 24, 48, 72), [(0, "pending")] * 4),
+        ({"f1.warc.gz": ["timeout"]}, (0, 24, 48, 72), [(0, "pending")] * 4),
         # a source that gives nothing at all is not believed
-        (dict.fromkeys(EVERYTHING, ["not_found"]), (0, 24, 48, 72), [(0, "pending")] * 4),
+        ({key: ["not_found"] for key in EVERYTHING}, (0, 24, 48, 72), [(0, "pending")] * 4),
         # a clock that was a year ahead: the ask is due
         (GONE, (365 * 24, 0, 24), [(1, "pending"), (2, "pending"), (3, "lost")]),
     ],

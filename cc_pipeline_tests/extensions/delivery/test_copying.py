@@ -56,7 +56,7 @@ def test_a_copy_says_what_it_is_and_sends_nothing_twice(shop: Shop, place: Place
     manifest = place.manifest
     assert manifest.copies == (report.copy,)
     assert report.copy.targets == ("example.com",)
-    assert report.copy.counts == {"planned": 27, "delivered": 27, "missing": 0, "quarantined": 0, "left_out": 0}
+    assert report.copy.counts == {"planned": 27, "delivered": 27, "pending": 0, "lost": 0, "left_out": 0}
     assert len(manifest.files) > 3
     for entry in manifest.entries:
         data = place.read(entry.name)
