@@ -141,7 +141,10 @@ def test_pages_that_were_taken_away_are_to_be_parsed(home: Workspace) -> None:
 @pytest.mark.process
 def test_captures_of_several_targets_are_counted_once_as_sql_does(home: Workspace) -> None:
     """Also where the targets say different things of one capture: a fetched record counts before another."""
-    counts = "SELECT count(*), count(*) FILTER (outcome = 'fetched'), count(*) FILTER (outcome = 'pending'), count(*) FILTER (outcome = 'fetched' AND digest_check = 'mismatch') FROM ledger"
+    counts = (
+        "SELECT count(*), count(*) FILTER (outcome = 'fetched'), count(*) FILTER (outcome = 'pending'), "
+        "count(*) FILTER (outcome = 'fetched' AND digest_check = 'mismatch') FROM ledger"
+    )
 
     def compare() -> tuple[Any, ...]:
         publish(home)

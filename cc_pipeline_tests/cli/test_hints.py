@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,10 +19,7 @@ import cc_pipeline
 from cc_pipeline.cli import run_report
 from cc_pipeline.cli.app import app
 from cc_pipeline.extension import extensions
-from cc_pipeline.lake.slice import FETCH, Slice
-from cc_pipeline.lake.slices import commit_slices, read_base
-from cc_pipeline.settings import load_settings
-from cc_pipeline.workspace.workspace import open_workspace
+from cc_pipeline.lake.slice import Slice
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 
 pytestmark = pytest.mark.xdist_group("cli")

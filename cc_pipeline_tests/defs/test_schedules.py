@@ -26,8 +26,8 @@ from cc_pipeline.extraction.blocklist import block
 from cc_pipeline.extraction.capture_buffer import CaptureTotals
 from cc_pipeline.extraction.crawl_plan import find_current_targets
 from cc_pipeline.extraction.fetch_counts import SliceFetchCounts
-from cc_pipeline.extraction.lookup_notes import LookupSummary, build_note
 from cc_pipeline.extraction.fetch_notes import build_fetch_notes
+from cc_pipeline.extraction.lookup_notes import LookupSummary, build_note
 from cc_pipeline.extraction.plan import build_fetch_input, build_locate_input, build_parse_input, options_of
 from cc_pipeline.lake import target_definitions as targets
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage
