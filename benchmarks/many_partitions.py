@@ -73,8 +73,8 @@ def _fill_crawl(
         {slice_: build_locate_input(version, "parquet", _INDEX) for slice_, version in wanted.items()},
         located,
     )
-    counts: dict[str, object] = {"planned": 1, "fetched": 1, "missing": 0, "quarantined": 0, "pending": 0}
-    fetched = notes[FETCH.label] | counts | {"retries_exhausted": 0}
+    counts: dict[str, object] = {"planned": 1, "fetched": 1, "pending": 0, "lost": 0}
+    fetched = notes[FETCH.label] | counts
     records = commit(
         FETCH,
         {slice_: build_fetch_input(content, options.digest_policy) for slice_, content in captures.items()},

@@ -107,10 +107,6 @@ class IndexIncomplete(Incomplete):
     """Files of a crawl's index could not be read, so their captures would be missing without notice."""
 
 
-class UnconfirmedRemovals(Incomplete):
-    """An index no longer lists captures that it named, and the loss is not accepted. The captures are kept."""
-
-
 class UserInputError(CcPipelineError):
     """A value of the user (a crawl, a target, a setting) cannot be used; the message says why."""
 

@@ -1,8 +1,8 @@
 """Every kind of fault over a whole partition: what a run makes of it, what the next one asks for, how it ends.
 
-A cell is one kind, in one scope, for one time, at one place. Its first run meets the fault, its second one meets it
-again or not, a third one never does, and what is settled by then is replayed. Some kinds are lies: the same wrong thing
-with each answer. The suite runs some cells, ``faulttable.py`` all of them.
+A cell is one kind, in one scope, for one time, at one place. Its first run meets the fault, its second one, a day
+later, meets it again or not, and a third one never does. Some kinds are lies: the same wrong thing with each answer.
+The suite runs some cells, ``faulttable.py`` all of them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -25,10 +26,7 @@ import pyarrow.compute as pc
 from cc_pipeline.capture_columns import RECORD_KEY_NAMES
 from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.extraction import fetch as fetch_stage
-from cc_pipeline.extraction.fetch_counts import mismatched_rows, unsettled_rows
 from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.extraction.loss_policy import MAX_RECHECKED_FILES
-from cc_pipeline.extraction.refetch import replay_records
 from cc_pipeline.lake.slice import FETCH
 from cc_pipeline.records.orders import RecordOptions
 from cc_pipeline.records.range_plan import Coalescing, PlannedRange, plan_ranges
@@ -68,6 +66,8 @@ TIMES: Final = ("once", "run", "lasting")
 #: What can be wrong with the files of a folder.
 FOLDER_KINDS: Final = ("bit_flipped", "file_missing", "file_truncated", "file_of_noise", "file_unreadable")
 
+#: Requests that are sent before the first answers arrive.
+_IN_FLIGHT: Final = 128
 #: A run of the command line ends with these.
 DONE, FAILED, INCOMPLETE = 0, 1, 3
 
@@ -84,82 +84,56 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """One run: its exit status, captures by outcome, those to be asked for again and those settled, how many came with
-    another payload than indexed, whether anything of that is doubted, its requests and the most there may be (``None``
-    in a folder, which counts none)."""
+    """One run: its exit status, captures by outcome, the most asks of a capture, how many came with another payload
+    than indexed, its requests and the most there may be (``None`` in a folder, which counts none)."""
 
     status: int
     fetched: int
-    quarantined: int
-    missing: int
     pending: int
-    settled: int
+    lost: int
+    asks: int
     mismatched: int
-    doubted: bool
     requests: int
     bound: int | None
 
     def told(self) -> str:
         """For a table: the exit status, and what is not here."""
-        parts = [f"{self.pending} open"] if self.pending else []
-        parts += [f"{self.settled} {'doubted' if self.doubted else 'settled'}"] if self.settled else []
+        parts = [f"{self.pending} pending"] if self.pending else []
+        parts += [f"asked {self.asks} of 3 times"] if self.pending and self.asks else []
+        parts += [f"{self.lost} lost"] if self.lost else []
         parts += [f"{self.mismatched} other payloads"] if self.mismatched else []
         return f"{self.status}: {', '.join(parts) or 'all here'}"
-
-    @property
-    def all_right(self) -> int:
-        """Captures that are here, with the payload that the index names."""
-        return self.fetched - self.mismatched
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A cell's runs. ``healed`` is the run at the sound source, ``replayed`` what replaying what was settled gave."""
+    """A cell's runs. ``healed`` is the run at the sound source, ``untouched`` the requests of another one after it."""
 
     cell: Cell
     planned: int
     first: RunFigures
     second: RunFigures
     healed: RunFigures
-    replayed: RunFigures | None
     untouched: int | None
-
-    @property
-    def ends_with(self) -> str:
-        """What brought the last capture: ``run``, ``run again``, ``run when sound``, ``replay`` or ``nothing``."""
-        runs = {"run": self.first, "run again": self.second, "run when sound": self.healed, "replay": self.replayed}
-        return next(
-            (name for name, run in runs.items() if run is not None and run.all_right == self.planned), "nothing"
-        )
 
     def wrongs(self) -> list[str]:
         """What of this is not as docs/faults.md promises; empty when all is."""
         found = []
         runs = [("first", self.first), ("second", self.second), ("healed", self.healed)]
         for name, run in runs:
-            if run.fetched + run.quarantined + run.missing != self.planned:
+            if run.fetched + run.pending + run.lost != self.planned:
                 found.append(f"{name}: the ledger does not balance")
-            if run.fetched + run.pending + run.settled != self.planned:
-                found.append(f"{name}: a capture is neither here, nor open, nor settled")
-            open_too_many = run.pending > max(1, self.planned // 100) or (run.pending and not run.fetched)
-            if run.status != (INCOMPLETE if open_too_many or run.doubted else DONE):
-                found.append(f"{name}: exit status {run.status} with {run.pending} of {self.planned} open")
-            if run.status == DONE and run.settled and not run.fetched:
-                found.append(f"{name}: it is green with nothing")
+            pending_too_many = run.pending > max(1, self.planned // 100) or (run.pending and not run.fetched)
+            if run.status != (INCOMPLETE if pending_too_many else DONE):
+                found.append(f"{name}: exit status {run.status} with {run.pending} of {self.planned} pending")
+            if run.lost:
+                found.append(f"{name}: {run.lost} are lost on the second day")
             if run.bound is not None and run.requests > run.bound:
                 found.append(f"{name}: {run.requests} requests where {run.bound} are the most")
-        if self.healed.pending or self.healed.doubted:
-            found.append("the source is sound, and running again did not bring what was open or doubted")
-        # what came twice alike is believed, and looked at again a day later
-        heals = self.cell.scope == "all" and self.cell.place != "folder" and self.cell.kind != "login_page"
-        if heals and self.healed.all_right != self.planned:
+        if self.healed.fetched != self.planned:
             found.append("the source is sound, and running again did not bring everything")
-        if self.cell.time == "once" and self.second.all_right != self.planned:
+        if self.cell.time != "lasting" and self.second.fetched != self.planned:
             found.append("the fault passed, and running again did not bring everything")
-        if self.cell.time == "run" and self.second.pending:
-            found.append("the fault passed, and running again did not bring what was open")
-        if self.ends_with == "nothing":
-            found.append("not even a replay brought everything")
         if self.untouched:
             found.append(f"{self.untouched} requests although everything was there")
         return [f"{self.cell}: {wrong}" for wrong in found]
@@ -241,13 +215,12 @@ def run_cell(place: Place, cell: Cell, options: RecordOptions = OPTIONS) -> Resu
             end()
         second = runner.run()
         end()
-        healed = runner.run() if second.pending or second.doubted else second
-        replayed = runner.run(replay=True) if healed.all_right < len(runner.names) else None
+        healed = runner.run() if second.pending else second
         untouched = None if place.server is None else runner.run().requests
     finally:
         end()
         shutil.rmtree(home)
-    return Result(cell, len(runner.names), first, second, healed, replayed, untouched)
+    return Result(cell, len(runner.names), first, second, healed, untouched)
 
 
 class _Runner:
@@ -258,42 +231,42 @@ class _Runner:
         self._options = options
         self._timeouts = timeouts
         self._settings = settings
+        self._time = datetime(2026, 3, 1, 12, tzinfo=UTC)
         columns = (place.captures[name].to_pylist() for name in ("warc_filename", "warc_record_offset"))
         self.names = set(zip(*columns, strict=True))
 
-    def run(self, *, replay: bool = False) -> RunFigures:
+    def run(self) -> RunFigures:
+        """A run a day after the one before."""
         server = self._place.server
         seen = 0 if server is None else len(server.hits)
+        self._time += timedelta(days=1)
         with open_workspace(self._settings) as workspace:
             _give_transport(workspace, self._timeouts)
-            wanted = self._wanted(workspace, replay=replay)
+            wanted = self._wanted(workspace)
             before = _fetched_by_file(workspace)
-            status = self._fetch(workspace, replay=replay)
+            status = self._fetch(workspace)
             gave = {key for key, count in _fetched_by_file(workspace).items() if count > before[key]}
             [row] = notes_of(workspace, FETCH, {"crawl": CRAWL, "target": TARGET})
-            doubted = bool(row["losses_unconfirmed"] or row["mismatches_unconfirmed"])
-        lost = row["planned"] - row["fetched"]
+            asks = workspace.lake.read("records", {"crawl": CRAWL, "target": TARGET}, ["asks"])["asks"]
         hits = [] if server is None else server.hits[seen:]
         return RunFigures(
             status=status,
             fetched=row["fetched"],
-            quarantined=row["quarantined"],
-            missing=row["missing"],
             pending=row["pending"],
-            settled=lost - row["pending"],
+            lost=row["lost"],
+            asks=pc.max(asks).as_py() or 0,
             mismatched=row["mismatched"],
-            doubted=doubted,
             requests=len(hits),
             bound=None if server is None else most_requests(wanted, hits, gave),
         )
 
-    def _fetch(self, workspace: Workspace, *, replay: bool) -> int:
+    def _fetch(self, workspace: Workspace) -> int:
         options = partial(replace, self._options)
         try:
-            with mock.patch.object(fetch_stage, "RecordOptions", options):
-                if replay:
-                    trouble = replay_records(workspace, CRAWL, [TARGET]).trouble
-                    return INCOMPLETE if trouble else DONE
+            with (
+                mock.patch.object(fetch_stage, "RecordOptions", options),
+                mock.patch.object(fetch_stage, "current_time", lambda: self._time),
+            ):
                 fetch_stage.fetch_captures(workspace, CRAWL, [TARGET])
         except Incomplete as error:
             return INCOMPLETE if error.advice else FAILED
@@ -301,41 +274,31 @@ class _Runner:
             return FAILED
         return DONE
 
-    def _wanted(self, workspace: Workspace, *, replay: bool) -> list[PlannedRange]:
+    def _wanted(self, workspace: Workspace) -> list[PlannedRange]:
         """The ranges that the next run has to ask for."""
         records = workspace.lake.read("records", {"crawl": CRAWL, "target": TARGET})
         if not records.num_rows:
             return self._place.ranges
-        lost = records.filter(pc.not_equal(records["outcome"], "fetched"))
-        [note] = notes_of(workspace, FETCH, {"crawl": CRAWL, "target": TARGET})
-        if note["mismatches_unconfirmed"]:
-            return plan_ranges(mismatched_rows(records), TOGETHER)
-        if replay:
-            return plan_ranges(pa.concat_tables([lost, mismatched_rows(records)]), TOGETHER)
-        return plan_ranges(lost if note["losses_unconfirmed"] else unsettled_rows(records), TOGETHER)
+        return plan_ranges(records.filter(pc.equal(records["outcome"], "pending")), TOGETHER)
 
 
 def most_requests(wanted: Sequence[PlannedRange], hits: Sequence[Hit], gave: Collection[str]) -> int:
     """The most requests that a run may send that has to ask for ``wanted`` and met the faults in ``hits``.
 
-    A file that fails and of which nothing came costs 1.2 times its ranges and 3. One that ``gave`` something costs its
-    ranges, 5 for each of them that failed, and 2 for each of the records in those. So few more find out whether it has
-    anything, and whether what was doubted is there by now.
+    A range is tried six times, and so is each record of one that failed, of a file that ``gave`` something; of others
+    three records are, and those in flight. Three records may be asked for as a proof.
     """
     by_file: dict[str, list[PlannedRange]] = {}
-    # a second look at what is doubted
-    most = float(MAX_RECHECKED_FILES)
     for one in wanted:
         by_file.setdefault(one.key, []).append(one)
     spoilt = {(hit.key, hit.range) for hit in hits if hit.fault}
+    most = 3
     for key, ranges in by_file.items():
         served = next((hit.key for hit in hits if hit.key.endswith(key)), key)
         failed = [one for one in ranges if (served, f"bytes={one.offset}-{one.offset + one.length - 1}") in spoilt]
-        if failed and key not in gave:
-            most += 1.2 * len(ranges) + 3
-        else:
-            most += len(ranges) + sum(5 + 2 * len(one.rows) for one in failed)
-    return int(most)
+        records = sum(len(one.rows) for one in failed)
+        most += len(ranges) + 5 * len(failed) + 6 * (records if key in gave else min(records, 3 + _IN_FLIGHT))
+    return most
 
 
 def _fetched_by_file(workspace: Workspace) -> Counter[str]:

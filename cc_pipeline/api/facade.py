@@ -35,14 +35,13 @@ _SWITCHES: Final = frozenset("yes replace allow-missing guard-formulas known-onl
 _VALUES: Final = {
     "crawl": r"(?:CC-[\w-]+|newest|all|CRAWL|…)",
     "subset": r"(?:warc|crawldiagnostics|robotstxt)",
-    "accept-losses": r"\d+",
     "max-crawls": r"\d+",
     "name": r"[\w-]+",
     "index": r"(?:parquet|zipnum|btree)",
     "home": r"FOLDER",
     "format": r"[\w-]+(?:\|[\w-]+)+",
 }
-_LIST_KEYWORDS: Final = {"crawl": "crawls", "subset": "subsets", "accept-losses": "accept_losses"}
+_LIST_KEYWORDS: Final = {"crawl": "crawls", "subset": "subsets"}
 #: A word that is no flag and does not begin another command, so that each word is read once.
 _TARGET: Final = r"(?!-|\S*?cc-pipeline )\S++"
 #: A run with its targets and crawls. With a further flag after them no method can be named.

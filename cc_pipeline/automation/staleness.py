@@ -20,7 +20,7 @@ from cc_pipeline.automation.reparse import find_outdated
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError
 from cc_pipeline.extraction.blocklist import read_blocklist
 from cc_pipeline.extraction.crawl_plan import CrawlPlan, plan_crawl
-from cc_pipeline.extraction.loss_policy import next_fetch_time, next_recheck_time
+from cc_pipeline.extraction.loss_policy import is_due
 from cc_pipeline.extraction.plan import Price, ReasonKind, options_of
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.settings import Settings
@@ -62,7 +62,7 @@ _AUTOMATIC_REASONS: Final = frozenset(
 @dataclass(frozen=True, slots=True)
 class CrawlStaleness:
     """Targets of one crawl. ``stale`` targets are made again for a reason that automation acts on. Of targets with
-    missing captures, ``due`` ones are fetched again now and ``waiting`` ones later. No further target becomes due
+    pending captures, ``due`` ones are fetched again now and ``waiting`` ones later. No further target becomes due
     before ``until`` (``None``: never)."""
 
     stale: frozenset[str]
@@ -72,11 +72,7 @@ class CrawlStaleness:
 
 
 def assess_crawl(crawl_plan: CrawlPlan, now: datetime) -> CrawlStaleness:
-    """Returns the stale, due and waiting targets of a crawl.
-
-    A target whose captures were all requested in vain often enough is neither due nor waiting: its missing captures
-    stay missing by name.
-    """
+    """Returns the stale, due and waiting targets of a crawl."""
     stale = {
         slice_plan.slice_.partition.target
         for slice_plan in crawl_plan.plan.slice_plans
@@ -87,14 +83,10 @@ def assess_crawl(crawl_plan: CrawlPlan, now: datetime) -> CrawlStaleness:
     targets_by_due: dict[bool, set[str]] = {True: set(), False: set()}
     times: list[datetime] = []
     for slice_ in crawl_plan.target_slices.requested_slices:
-        note = crawl_plan.slice_states[slice_].last_fetch
-        if note is not None and note.pending > note.retries_exhausted:
-            times.append(next_fetch_time(note.unsuccessful_runs, note.runs_without_response, note.last_attempt_at))
-            targets_by_due[times[-1] <= now].add(slice_.partition.target)
-        elif note is not None and (recheck_at := next_recheck_time(note)) is not None:
-            times.append(recheck_at)
-            if recheck_at <= now:
-                targets_by_due[True].add(slice_.partition.target)
+        note = crawl_plan.slice_states[slice_].fetch
+        if note is not None and note.next_ask_at is not None:
+            times.append(note.next_ask_at)
+            targets_by_due[is_due(note, now)].add(slice_.partition.target)
     # a set is fetched again if any of its parts has to be
     due, waiting = targets_by_due[True], targets_by_due[False] - targets_by_due[True]
     until = min((moment for moment in times if moment > now), default=None)

@@ -15,7 +15,7 @@ from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.checks.scope import CheckResult, Scope, Severity, abbreviate_keys, join_results, key_of
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.slice_slugs import defined_slug
-from cc_pipeline.extraction.fetch_counts import is_unsettled, share
+from cc_pipeline.extraction.fetch_counts import share
 from cc_pipeline.extraction.reusable_records import find_sharing
 from cc_pipeline.harvesting.catalog import read_catalog_table, read_catalog_tables, read_subsets
 from cc_pipeline.harvesting.crawl_index import requested_subsets
@@ -32,7 +32,6 @@ from cc_pipeline.workspace.workspace import Workspace
 
 #: The sums of a fetch note.
 _COUNTS: Final = ("planned", "fetched", "pending", "mismatched")
-_FLAGS: Final = ("losses_unconfirmed", "mismatches_unconfirmed")
 #: Notes that are Python objects at a time.
 _NOTES_AT_ONCE: Final = 10_000
 #: Bits of the rank of a capture's row: the more important criterion has the higher bit.
@@ -155,50 +154,35 @@ def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) 
 
 
 def missing_captures_verdict(lake: Lake) -> CheckResult:
-    """Checks how many of the planned captures are missing, each capture counted once: a warning from one pending
-    capture, an error from one in a hundred. For final losses it is a warning from one in a hundred. Unconfirmed losses
-    are an error."""
+    """Checks how many of the planned captures are not fetched, each capture counted once: a warning from one pending
+    capture, an error from one in a hundred. For lost captures it is a warning from one in a hundred."""
     rows = _read_fetches(lake)
     planned, fetched, pending, mismatched = _sum_distinct_captures(lake, rows)
-    vanished = sum(row.note["unlisted"] for row in read_notes(lake, (LOCATE,)))
-    unconfirmed = rows.filter(pc.or_(*(rows[name] for name in _FLAGS))).num_rows
-    settled = planned - fetched - pending
+    unlisted = sum(row.note["unlisted"] for row in read_notes(lake, (LOCATE,)))
+    lost = planned - fetched - pending
     metrics: dict[str, int | float | str] = {
-        "planned": planned, "pending": pending, "lost": settled, "not here": share(pending + settled, planned),
-        "payloads other than indexed": mismatched, "slices with unconfirmed losses": unconfirmed,
-        "no longer in the index": vanished,
+        "planned": planned, "pending": pending, "lost": lost, "not here": share(pending + lost, planned),
+        "payloads other than indexed": mismatched, "no longer in the index": unlisted,
     }  # fmt: skip
-    if not pending and not unconfirmed and not vanished and settled * 100 < max(planned, 1):
+    if not pending and lost * 100 < max(planned, 1):
         message = f"{fetched:,} of {planned:,} captures are fetched"
         mismatch_text = (
             f"; {mismatched:,} of them have another payload digest than the index lists" if mismatched else ""
         )
         return CheckResult("nothing_missing", "ok", message + mismatch_text, metrics)
     problems = [f"{pending:,} of {planned:,} captures are pending and will be requested again"] if pending else []
-    if settled:
-        problems.append(f"{settled:,} of {planned:,} are missing or damaged in the source itself")
-    if unconfirmed:
-        problems.append(
-            f"in {format_count(unconfirmed, 'slice')} unusually many captures are lost or differ from the index; "
-            "this is unconfirmed: run their targets again (losses_unconfirmed, mismatches_unconfirmed in the view "
-            "fetches)"
-        )
-    if vanished:
-        problems.append(
-            f"the index listed {format_count(vanished, 'capture')} earlier and no longer does; this is unconfirmed: "
-            "run their targets again, and accept the loss by the number that the run prints: --accept-losses (unlisted "
-            "in the view lookups)"
-        )
+    if lost:
+        problems.append(f"{lost:,} of {planned:,} are lost in the source itself")
     message = "; ".join(problems)
     for partition, (missing, total, reason) in _find_worst(rows)[:_MAX_NAMED_PARTITIONS] if pending else ():
         message += f"\n{partition}: {missing:,} of {total:,}, {reason}"
-    bad = unconfirmed or vanished or (pending and pending * 100 >= planned)
+    bad = pending and pending * 100 >= planned
     return CheckResult("nothing_missing", "error" if bad else "warn", message, metrics)
 
 
 def _read_fetches(lake: Lake) -> pa.Table:
     """Reads the counts in the notes of all fetches, of which there may be hundreds of thousands."""
-    schema = pa.schema([FETCHES_SCHEMA.field(name) for name in (*SLICE, *_COUNTS, *_FLAGS, "reason")])
+    schema = pa.schema([FETCHES_SCHEMA.field(name) for name in (*SLICE, *_COUNTS, "reason")])
     rows = ({**row.slice_.where, **row.note} for row in read_notes(lake, (FETCH,)))
     batches = iter(lambda: [*islice(rows, _NOTES_AT_ONCE)], [])
     return pa.Table.from_batches([pa.RecordBatch.from_pylist(batch, schema) for batch in batches], schema)
@@ -241,13 +225,13 @@ def _count_distinct_records(lake: Lake, crawl: str, targets: Sequence[str]) -> t
     locations = collector.places()
     best = np.full(len(locations), -1, np.int64)
     order = pa.array(targets)
-    columns = ["target", *PLACE_NAME, "outcome", "reason", "is_final", "digest_check"]
+    columns = ["target", *PLACE_NAME, "outcome", "digest_check"]
     for batch in stream_rows(lake, "records", where, columns):
         rows = pa.Table.from_batches([batch])
         fetched = pc.equal(rows["outcome"], "fetched")
         mismatched = pc.and_(fetched, pc.fill_null(pc.equal(rows["digest_check"], "mismatch"), False))
         last = pc.subtract(len(targets), pc.index_in(rows["target"], value_set=order))
-        flags = ((fetched, _FETCHED), (mismatched, _MISMATCHED), (is_unsettled(rows), _PENDING))
+        flags = ((fetched, _FETCHED), (mismatched, _MISMATCHED), (pc.equal(rows["outcome"], "pending"), _PENDING))
         ranks = _to_numbers(last) * _BY_NAME
         for flag, bit in flags:
             ranks += _to_numbers(flag) * bit

@@ -62,11 +62,10 @@ AllowGaps = Annotated[
         "incomplete.",
     ),
 ]
-AcceptLosses = Annotated[
-    list[str] | None,
+AcceptRemovals = Annotated[
+    bool,
     typer.Option(
-        "--accept-losses",
-        help="Accept captures that the source has lost, by the number that a run printed; may be repeated.",
+        "--accept-removals", help="Remove captures that the index no longer lists, with their records and pages."
     ),
 ]
 Wait = Annotated[

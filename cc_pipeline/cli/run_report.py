@@ -207,11 +207,11 @@ def print_home_totals(settings: Settings) -> None:
     with open_home_publication(settings) as connection:
         rows = connection.execute("SELECT table_name, lake_rows FROM publication WHERE lake_rows > 0").fetchall()
         outcomes = connection.execute(
-            "SELECT crawl, count(*), count(*) FILTER (outcome = 'fetched'), count(*) FILTER (outcome = 'quarantined'), "
-            "count(*) FILTER (outcome = 'missing') FROM ledger GROUP BY crawl ORDER BY crawl DESC"
+            "SELECT crawl, count(*), count(*) FILTER (outcome = 'fetched'), count(*) FILTER (outcome = 'pending'), "
+            "count(*) FILTER (outcome = 'lost') FROM ledger GROUP BY crawl ORDER BY crawl DESC"
         ).fetchall()
     show_table("all of this home: rows by table", ["table", "rows"], rows)
-    show_table("all of this home: the ledger", ["crawl", "planned", "fetched", "quarantined", "missing"], outcomes)
+    show_table("all of this home: the ledger", ["crawl", "planned", "fetched", "pending", "lost"], outcomes)
 
 
 def note(text: str) -> None:
@@ -387,9 +387,9 @@ def _count_ledger(settings: Settings, changes: Mapping[Slice, PartitionChange]) 
 
     subsets = {subset for slice_ in planned_slices for subset in subsets_in(slice_.crawl, settings.subsets)}
     with open_home_publication(settings) as connection:
-        key, open_ = ", ".join(CAPTURE), "outcome <> 'fetched' AND is_final IS NOT true"
+        key = ", ".join(CAPTURE)
         row = connection.execute(
-            f"SELECT count(*), count(*) FILTER ({open_}), count(*) FILTER (outcome <> 'fetched' AND is_final), "
+            "SELECT count(*), count(*) FILTER (outcome = 'pending'), count(*) FILTER (outcome = 'lost'), "
             f"count(*) FILTER (outcome = 'fetched' AND digest_check = 'mismatch') FROM ledger SEMI JOIN "
             f"(SELECT {key} FROM capture_targets WHERE subset IN (SELECT unnest(?)) AND crawl IN (SELECT unnest(?)) "
             f"AND target IN (SELECT unnest(?))) USING ({key})",
@@ -405,26 +405,26 @@ def _count_ledger(settings: Settings, changes: Mapping[Slice, PartitionChange]) 
 
 
 def _print_missing_captures(settings: Settings, changes: Mapping[Slice, PartitionChange]) -> None:
-    from cc_pipeline.extraction.fetch_counts import share
+    from cc_pipeline.extraction.fetch_counts import describe_asks, share
 
     counts = _count_ledger(settings, changes)
     planned = counts.planned
     if counts.pending:
-        amount = f"{counts.pending:,} of {planned:,} captures ({share(counts.pending, planned)})"
-        text = f"{amount} were not fetched yet: run the command again, which fetches only these captures"
-        console.print(text, soft_wrap=True, style="bold red")
+        times = [change.after.next_ask_at for change in changes.values() if change.after.next_ask_at is not None]
+        asks = min(change.after.asks for change in changes.values() if change.after.pending)
+        asked = describe_asks(asks, min(times, default=None))
+        amount = f"{format_count(counts.pending, 'capture')} of {planned:,} ({share(counts.pending, planned)})"
+        console.print(f"{amount} pending, {asked}", soft_wrap=True, style="bold yellow")
     if counts.lost:
-        unconfirmed = [change.after.losses_unconfirmed for change in changes.values() if change.after.lost]
-        cause = (
-            "lost according to the source, which is not confirmed yet"
-            if unconfirmed and all(unconfirmed)
-            else "missing or damaged in the source itself"
-            + (", some of which is not confirmed yet" if any(unconfirmed) else "")
-        )
         note(
-            f"{counts.lost:,} of {planned:,} captures ({share(counts.lost, planned)}) are {cause}; "
+            f"{counts.lost:,} of {planned:,} captures ({share(counts.lost, planned)}) are lost in the source itself; "
             "to list them with reasons: "
-            "cc-pipeline sql \"SELECT url, outcome, reason FROM ledger WHERE outcome <> 'fetched'\""
+            "cc-pipeline sql \"SELECT url, reason, detail FROM ledger WHERE outcome = 'lost'\""
+        )
+    if unlisted := sum(change.after.unlisted for change in changes.values()):
+        note(
+            f"the index no longer lists {format_count(unlisted, 'capture')} of {planned:,}; they are kept. To remove "
+            "them, run it again with --accept-removals"
         )
     if counts.mismatched:
         note(

@@ -37,10 +37,10 @@ _STORED: Final = ("stored_file", "stored_offset", "stored_length")
 _FILLED: Final = frozenset({"fetch_time", "fetch_status", "content_digest", "content_mime_type"})
 #: Columns that describe the work of this program, and are made of no other.
 _PROGRAM_COLUMNS: Final = frozenset(
-    {"target", "attempts", "fetched_at", "parser", "is_final", "unsuccessful_runs", "detail", *_STORED}
+    {"target", "attempts", "fetched_at", "parser", "asks", "last_ask_at", "detail", *_STORED}
 )
 #: Columns of ``page_metadata`` with the reason why a record was not fetched.
-_FAILURE_COLUMNS: Final = {"disposition": "outcome", "failure_reason": "outcome", "failure_detail": "reason"}
+_FAILURE_COLUMNS: Final = {"disposition": "outcome", "failure_reason": "outcome", "failure_detail": "outcome"}
 
 
 def _captures() -> _Columns:

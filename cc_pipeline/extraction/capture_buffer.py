@@ -3,7 +3,7 @@ slice by slice, so a target may have any number of them. A slice has each locati
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -19,7 +19,6 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.extraction.blocklist import NOTHING_BLOCKED, Blocklist
 from cc_pipeline.index.locators import KINDS
 from cc_pipeline.index.lookup import counts_for_segments
-from cc_pipeline.lake.content_digests import NOTHING, combine_digests, compute_content_digests
 from cc_pipeline.lake.ordered import OrderedRows, complete_groups, find_group_starts
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.records.locations import PLACE_NAME
@@ -36,10 +35,7 @@ _RANK: Final = pa.field("rank", pa.int8(), nullable=False)
 _MISSING_FLAGS: Final = {name: pa.field(f"no {name}", pa.int8(), nullable=False) for name in PLACE_NAME}
 #: Identifies rows without a location: time and URL of the capture. Empty for rows with one.
 _SUBSTITUTE: Final = pa.field("instead of a place", pa.string(), nullable=False)
-#: Whether a row was stored before, and the index that named it no longer lists it.
-_UNLISTED_FLAG: Final = pa.field("unlisted", pa.bool_(), nullable=False)
 _SCHEMA: Final = pa.schema([*CAPTURES_SCHEMA, *_MISSING_FLAGS.values(), _SUBSTITUTE, _RANK])
-_LOCATED_SCHEMA: Final = pa.schema([*CAPTURES_SCHEMA, _UNLISTED_FLAG])
 _LOCATION_COLUMNS: Final = (
     *(column for name in PLACE_NAME for column in (_MISSING_FLAGS[name].name, name)),
     _SUBSTITUTE.name,
@@ -64,8 +60,7 @@ class CaptureTotals:
     of their fetch. ``retained`` were there before and are not in the answer; ``outside`` were left out; ``repeated``
     are further rows of captures that the index had named already.
 
-    ``captures_before`` were there before the lookup. ``unlisted_captures`` of the captures are no longer in the index
-    that named them, and ``removal`` is a digest of these."""
+    ``unlisted`` captures are no longer in the index that named them, ``removed`` ones of these were removed."""
 
     rows: int = 0
     members: Mapping[str, int] | None = None
@@ -73,9 +68,8 @@ class CaptureTotals:
     retained: int = 0
     outside: int = 0
     repeated: int = 0
-    captures_before: int = 0
-    unlisted_captures: int = 0
-    removal: str = NOTHING
+    unlisted: int = 0
+    removed: int = 0
 
 
 class CaptureBuffer:
@@ -110,56 +104,24 @@ class CaptureBuffer:
         self._rows.add(pa.table(arrays, names=_SCHEMA.names).cast(_SCHEMA))
 
     def read_slices(
-        self, slices: Mapping[Slice, SliceLookup], targets: Mapping[Slice, Target]
+        self, slices: Mapping[Slice, SliceLookup], targets: Mapping[Slice, Target], *, removes_unlisted: bool
     ) -> tuple[OrderedRows, dict[Slice, CaptureTotals]]:
-        """The rows of ``slices`` in the order of their table, unlisted captures among them, and the totals of each
-        slice. Call it after all rows were added, for all slices, in the order of their targets."""
+        """The rows of ``slices`` in the order of their table, and the totals of each slice. Unlisted captures are among
+        them, unless they are removed (``removes_unlisted``). Call it after all rows were added, for all slices, in the
+        order of their targets."""
         if self._reader is None:
             self._reader = _TargetReader(self._rows.drain())
         totals_by_slice = {slice_: CaptureTotals() for slice_ in sorted(slices)}
-        rows = {
-            slice_: _select_rows(self._reader.read(slice_.target), slices[slice_], totals)
-            for slice_, totals in totals_by_slice.items()
-        }
-        return self._spill(rows, totals_by_slice, targets), totals_by_slice
-
-    def drop_unlisted(
-        self,
-        located_rows: OrderedRows,
-        accepted_slices: Collection[Slice],
-        totals_by_slice: Mapping[Slice, CaptureTotals],
-        targets: Mapping[Slice, Target],
-    ) -> OrderedRows:
-        """``located_rows`` without the unlisted captures of the slices in ``accepted_slices``. Updates
-        ``totals_by_slice`` accordingly."""
-        if not any(totals_by_slice[slice_].unlisted_captures for slice_ in accepted_slices):
-            return located_rows
-        reader = _TargetReader(located_rows.batches())
-        rows = {
-            slice_: _drop_unlisted_rows(reader.read(slice_.target), slice_ in accepted_slices)
-            for slice_ in totals_by_slice
-        }
-        for slice_ in accepted_slices:
-            totals = totals_by_slice[slice_]
-            totals.rows, totals.unlisted_captures, totals.removal = totals.rows - totals.unlisted_captures, 0, NOTHING
-        return self._spill(rows, totals_by_slice, targets)
-
-    def _spill(
-        self,
-        rows: Mapping[Slice, _Batches],
-        totals_by_slice: Mapping[Slice, CaptureTotals],
-        targets: Mapping[Slice, Target],
-    ) -> OrderedRows:
-        """Writes the rows of slices one after the other, to disk if they are many, and notes their members and their
-        cost."""
-        stored_rows = OrderedRows(_LOCATED_SCHEMA, (), self._folder, _MEMORY_BYTES)
+        # rows are on disk if they are many
+        stored_rows = OrderedRows(CAPTURES_SCHEMA, (), self._folder, _MEMORY_BYTES)
         for slice_, totals in totals_by_slice.items():
+            rows = _select_rows(self._reader.read(slice_.target), slices[slice_], totals, removes_unlisted)
             members = _Members(targets[slice_]) if targets[slice_].kind == "set" else None
-            totals.price = price_of_all(_pass_through(rows[slice_], stored_rows, members))
+            totals.price = price_of_all(_pass_through(rows, stored_rows, members))
             totals.members = members.counts() if members is not None else None
         # Arrow keeps freed memory for new rows, and writing them needs memory of other kinds
         pa.default_memory_pool().release_unused()
-        return stored_rows
+        return stored_rows, totals_by_slice
 
 
 class _TargetReader:
@@ -186,8 +148,10 @@ def _split_by_target(rows: _Batches) -> Iterator[tuple[str, pa.RecordBatch]]:
             start = end
 
 
-def _select_rows(rows_of_slice: _Batches, slice_lookup: SliceLookup, totals: CaptureTotals) -> _Batches:
-    """One row of each location of a slice, with whether it is unlisted."""
+def _select_rows(
+    rows_of_slice: _Batches, slice_lookup: SliceLookup, totals: CaptureTotals, removes_unlisted: bool
+) -> _Batches:
+    """One row of each location of a slice."""
     # a missing file or offset is compared by a column of its own
     for batch in complete_groups(rows_of_slice, _LOCATION_COLUMNS):
         rank = np.asarray(batch.column(_RANK.name))
@@ -211,17 +175,15 @@ def _select_rows(rows_of_slice: _Batches, slice_lookup: SliceLookup, totals: Cap
         is_first = np.zeros(batch.num_rows, bool)
         counted_rows = np.flatnonzero(in_segments)
         is_first[counted_rows[np.unique(location[counted_rows], return_index=True)[1]]] = True
-        totals.rows += int(np.count_nonzero(is_first))
-        totals.captures_before += int(np.count_nonzero(_any_per_location(location, is_stored)))
+        is_unlisted = is_first & unlisted_mask
         totals.retained += int(np.count_nonzero(is_first & is_stored & ~is_answered[location] & ~unlisted_mask))
-        rows = batch.append_column(_UNLISTED_FLAG, pa.array(unlisted_mask)).filter(pa.array(is_first))
-        unlisted_rows = rows.filter(rows.column(_UNLISTED_FLAG.name)).select(["target", *PLACE_NAME, "url"])
-        if unlisted_rows.num_rows:
-            totals.unlisted_captures += unlisted_rows.num_rows
-            totals.removal = combine_digests(
-                [totals.removal, *compute_content_digests([unlisted_rows], "target", ()).values()]
-            )
-        yield rows.select(_LOCATED_SCHEMA.names)
+        if removes_unlisted:
+            is_first &= ~unlisted_mask
+            totals.removed += int(np.count_nonzero(is_unlisted))
+        else:
+            totals.unlisted += int(np.count_nonzero(is_unlisted))
+        totals.rows += int(np.count_nonzero(is_first))
+        yield batch.filter(pa.array(is_first)).select(CAPTURES_SCHEMA.names)
 
 
 def _any_per_location(location: npt.NDArray[np.int64], condition: _Mask) -> _Mask:
@@ -229,11 +191,6 @@ def _any_per_location(location: npt.NDArray[np.int64], condition: _Mask) -> _Mas
     matches: _Mask = np.zeros(int(location[-1]) + 1 if len(location) else 0, bool)
     matches[location[condition]] = True
     return matches
-
-
-def _drop_unlisted_rows(rows: _Batches, listed_only: bool) -> _Batches:
-    for batch in rows:
-        yield batch.filter(pc.invert(batch.column(_UNLISTED_FLAG.name))) if listed_only else batch
 
 
 def _pass_through(rows: _Batches, stored_rows: OrderedRows, members: _Members | None) -> _Batches:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
 from cc_pipeline.commoncrawl.target import Target
@@ -136,7 +136,7 @@ def _plan_slices(
         for slug, slices in sets.items()
         if any(find_obsolete_slices(workspace, stage, slug, slices) for stage in STAGES)
     }
-    new_plan = plan(requests, slice_states, indexes, options_of(workspace.settings, datetime.now(UTC)))
+    new_plan = plan(requests, slice_states, indexes, options_of(workspace.settings))
     return CrawlPlan(
         target_slices,
         requests,
@@ -154,7 +154,7 @@ def replan_with_new_indexes(workspace: Workspace, previous_plan: CrawlPlan) -> C
     if any(workspace.lake.version(table) != version for table, version in previous_plan.table_versions.items()):
         return plan_crawl(workspace, previous_plan.target_slices.crawl, [*previous_plan.target_slices.requested])
     indexes = list_indexes(workspace, {slice_: previous_plan.slice_states[slice_] for slice_ in previous_plan.requests})
-    options = options_of(workspace.settings, datetime.now(UTC))
+    options = options_of(workspace.settings)
     return replace(
         previous_plan, indexes=indexes, plan=plan(previous_plan.requests, previous_plan.slice_states, indexes, options)
     )
@@ -163,21 +163,20 @@ def replan_with_new_indexes(workspace: Workspace, previous_plan: CrawlPlan) -> C
 @dataclass(frozen=True, slots=True)
 class PartitionTotals:
     """The state of a partition (a crawl and a whole target) in the requested subsets: the inputs of its slices by
-    stage, and its numbers of captures: located, planned for the fetch, fetched, pending, and fetched with another
-    payload than the index names. ``losses_unconfirmed``: its losses are not confirmed yet."""
+    stage, and its numbers of captures: located, no longer listed by the index, planned for the fetch, fetched, pending,
+    lost, and fetched with another payload than the index names. ``asks`` is how often pending ones were asked for, and
+    ``next_ask_at`` when schedules ask again."""
 
     inputs: tuple[Mapping[str, str] | None, ...] = ()
     captures: int = 0
+    unlisted: int = 0
     planned: int = 0
     fetched: int = 0
     pending: int = 0
+    lost: int = 0
     mismatched: int = 0
-    losses_unconfirmed: bool = False
-
-    @property
-    def lost(self) -> int:
-        """The number of captures that the source has damaged, or does not have."""
-        return self.planned - self.fetched - self.pending
+    asks: int = 0
+    next_ask_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,15 +214,19 @@ def _sum_partitions(crawl_plan: CrawlPlan) -> dict[Slice, PartitionTotals]:
     totals = {}
     for slug, slices in crawl_plan.target_slices.requested.items():
         slice_states = [crawl_plan.slice_states[slice_] for slice_ in slices]
+        lookups = [slice_state.lookup for slice_state in slice_states if slice_state.lookup is not None]
         fetches = [slice_state.fetch for slice_state in slice_states if slice_state.fetch is not None]
         totals[Slice(crawl_plan.target_slices.crawl, slug)] = PartitionTotals(
             tuple(slice_state.input_of(stage) for stage in STAGES for slice_state in slice_states),
-            sum(slice_state.lookup.captures for slice_state in slice_states if slice_state.lookup is not None),
+            sum(lookup.captures for lookup in lookups),
+            sum(lookup.unlisted_captures for lookup in lookups),
             sum(fetch.planned for fetch in fetches),
             sum(fetch.fetched for fetch in fetches),
             sum(fetch.pending for fetch in fetches),
+            sum(fetch.lost for fetch in fetches),
             sum(fetch.mismatched for fetch in fetches),
-            any(fetch.losses_unconfirmed for fetch in fetches),
+            asks=min((fetch.asks for fetch in fetches if fetch.pending), default=0),
+            next_ask_at=min((fetch.next_ask_at for fetch in fetches if fetch.next_ask_at is not None), default=None),
         )
     return totals
 

@@ -6,8 +6,9 @@ are the same whatever engine made them, and a home may change its engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -28,11 +29,11 @@ from cc_pipeline.lake.files import WrittenRows, join_rows, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.processes import usable_cores
+from cc_pipeline.records.asks import count_asks
 from cc_pipeline.records.fetch import Planned, RecordsResult, fetch_records
 from cc_pipeline.records.locations import LocationIndex
 from cc_pipeline.records.orders import Order
-from cc_pipeline.records.outcomes import with_this_round
-from cc_pipeline.records.schema import PARSED_SCHEMA, RECORD_SCHEMA
+from cc_pipeline.records.schema import ANSWERED_SCHEMA, PARSED_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
 
@@ -63,16 +64,16 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """The result of a fetch: the number of ``rows`` of the records table, and the counts of each slice
-    (``counts_by_slice``).
+    """The result of a fetch: the number of ``rows`` of the records table. Whether its asks count is decided after it.
 
-    ``write`` writes these rows to files of the table, which no commit names yet.
+    ``count_slices`` returns the counts of each slice, and ``write`` writes the rows to files of the table, which no
+    commit names yet: both with the asks counted, or not.
     """
 
     result: RecordsResult
     rows: int
-    counts_by_slice: Mapping[Slice, SliceFetchCounts]
-    write: Callable[[], WrittenRows]
+    count_slices: Callable[[bool], Mapping[Slice, SliceFetchCounts]]
+    write: Callable[[bool], WrittenRows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ class LocalEngine:
     captures: int = 5_000
 
     def fetch(self, workspace: Workspace, request: FetchRequest) -> FetchResult:
-        rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, request.scratch)
+        rows = OrderedRows(ANSWERED_SCHEMA, CAPTURE_ORDER, request.scratch)
         result = fetch_records(
             Planned(request.captures.batches(), request.places, request.reusable_records.rows.batches()),
             request.order,
@@ -132,16 +133,17 @@ class LocalEngine:
             in_table=request.read_table_places,
         )
 
-        def records() -> Iterable[pa.RecordBatch]:
-            # rounds are counted only once it is known whether the source gave anything
-            return map(with_this_round, rows.batches()) if result.answered else rows.batches()
+        def records(are_counted: bool) -> Iterator[pa.RecordBatch]:
+            counting = partial(count_asks, asked_at=request.order.asked_at, are_counted=are_counted)
+            return map(counting, rows.batches())
 
-        counts_by_slice = count_fetched(records(), request.slices)
         return FetchResult(
             result,
             rows.rows,
-            counts_by_slice,
-            lambda: write_rows(workspace.lake, "records", request.crawl, records(), request.generations),
+            lambda are_counted: count_fetched(records(are_counted), request.slices),
+            lambda are_counted: write_rows(
+                workspace.lake, "records", request.crawl, records(are_counted), request.generations
+            ),
         )
 
     def parse(self, workspace: Workspace, request: ParseRequest) -> dict[str, WrittenRows]:

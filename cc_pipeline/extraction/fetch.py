@@ -6,29 +6,30 @@ import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
+from cc_pipeline.atomic import write_whole
 from cc_pipeline.capture_columns import RECORD_KEY_NAMES
 from cc_pipeline.commoncrawl.crawls import LOCAL as LOCAL_CRAWLS
 from cc_pipeline.errors import EnvironmentFault, disk_trouble
 from cc_pipeline.extraction.blocklist import differs_only_in_blocks
 from cc_pipeline.extraction.cost_limit import enforce_cost_limit
 from cc_pipeline.extraction.engine import LOCAL, Engine, FetchRequest, FetchResult
-from cc_pipeline.extraction.fetch_counts import FetchCounts, SliceFetchCounts, count_fetched, sum_by_target
-from cc_pipeline.extraction.group_state import GroupState, RunState, run_and_replan
-from cc_pipeline.extraction.loss_policy import (
-    CommandTotals,
-    LossAssessment,
-    assess_losses,
-    build_fetch_notes,
-    build_incomplete_error,
+from cc_pipeline.extraction.fetch_counts import (
+    FetchCounts,
+    SliceFetchCounts,
+    count_fetched,
+    describe_asks,
+    sum_by_target,
 )
-from cc_pipeline.extraction.loss_recheck import RecheckResult, recheck_losses
+from cc_pipeline.extraction.fetch_notes import build_fetch_notes
+from cc_pipeline.extraction.group_state import GroupState, RunState, run_and_replan
+from cc_pipeline.extraction.loss_policy import CommandTotals, build_incomplete_error
 from cc_pipeline.extraction.plan import (
     Reason,
     ReasonKind,
@@ -50,26 +51,32 @@ from cc_pipeline.extraction.slice_state import SliceState
 from cc_pipeline.lake.content_digests import compute_input_digest
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import FETCH, LOCATE, Metrics, Slice, StageReport, slices_of
-from cc_pipeline.lake.slices import SliceRow, commit_slices, commit_written, draw_generations, refuse_changed_epochs
+from cc_pipeline.lake.slices import SliceRow, commit_written, draw_generations, refuse_changed_epochs
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.progress import format_count
 from cc_pipeline.records.fetch import RecordsResult
 from cc_pipeline.records.file_leases import FileLease, forget, lease, list_expired_leases
 from cc_pipeline.records.locations import PLACE_NAME, LocationCollector, LocationIndex
 from cc_pipeline.records.orders import Order, RecordOptions
+from cc_pipeline.records.schema import OUTCOMES
 from cc_pipeline.records.segments import retire_journals
 from cc_pipeline.records.storage import STORED
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Seconds for which a good record shows that the source works. Without one nothing counts as lost: a source with
-#: indexes and without archives says "not found" of each record.
-_PROOF_SECONDS: Final = 86_400.0
+#: How long a good record shows that the source works. Without one no ask counts: a source with indexes and without
+#: archives says "not found" of each record.
+_PROOF_AGE: Final = timedelta(days=1)
 #: Columns of records from which the counts of slices are computed.
 _STATE_COLUMNS: Final = (
-    "target", "url", "outcome", "reason", "detail", "is_final", "unsuccessful_runs", "digest_check", "payload_length",
+    "target", "url", "outcome", "reason", "detail", "asks", "last_ask_at", "digest_check", "payload_length",
     *PLACE_NAME, *STORED,
 )  # fmt: skip
+
+
+def current_time() -> datetime:
+    """The time of asks."""
+    return datetime.now(UTC)
 
 
 def fetch_captures(
@@ -85,11 +92,11 @@ def fetch_captures(
     """Gives every planned capture of ``slugs`` in ``crawl`` exactly one outcome. ``engine`` fetches. Stored records are
     fetched again only if their bytes are gone. ``run`` has the states that the stages before left.
 
-    ``replay``: quarantined and settled records are fetched again too, in all located subsets. ``distrusted`` are
-    captures whose stored bytes are not used. Raises ``FetchIncomplete`` when the source gives nothing, or less than the
-    settings allow, after the fetched records were committed; the error names the targets and has the report of all.
-    Raises ``EnvironmentFault`` when the disk fails, ``SlicesChanged`` if other processes keep changing the slices.
-    Records fetched until then are kept, and the next call adopts them.
+    ``replay``: lost records are fetched again too, in all located subsets. ``distrusted`` are captures whose stored
+    bytes are not used. Raises ``FetchIncomplete`` when the source gives nothing, or less than the settings allow, after
+    the fetched records were committed; the error names the targets and has the report of all. Raises
+    ``EnvironmentFault`` when the disk fails, ``SlicesChanged`` if other processes keep changing the slices. Records
+    fetched until then are kept, and the next call adopts them.
     """
     state = run or RunState(workspace)
     fetch_all = partial(_fetch_all, workspace, crawl, slugs, state, replay=replay, distrusted=distrusted, engine=engine)
@@ -117,10 +124,10 @@ def _fetch_all(
     counts_by_slice = _count_fetched(workspace, crawl, group_state.slice_states)
     state = _FetchState(workspace, crawl, group_state, counts_by_slice, distrusted, engine)
     killed_fetches = list_expired_leases(workspace.storage, crawl)
-    for scope, slices in _group_by_scope(fetch_plan, is_unfinished=bool(killed_fetches), replay=replay).items():
-        _fetch(state, slices, [slice_ for slice_ in slices if slice_ in fetch_plan.repaired], scope)
+    # a fetch that was killed between its commit and its end left journals, even if no slice is due
+    if fetch_plan.due_slices or killed_fetches:
+        _fetch(state, fetch_plan, retry_lost=replay)
     forget(workspace.storage, killed_fetches)
-    _reassess_losses(state, fetch_plan.still_lost, fetch_plan.recheck.still_lost)
     new_state = group_state.with_rows(state.committed)
     # pages of repaired slices are to be parsed again, and lost bytes are looked for again
     if not fetch_plan.repaired and not any(one.lost_records for one in group_state.slice_states.values()):
@@ -132,25 +139,18 @@ def _fetch_all(
 class _FetchPlan:
     """The plan of one fetch: the requested ``slices``, and the ``reasons`` for which some are fetched.
 
-    ``repaired`` are slices that lost stored bytes, each with how many records. ``recheck`` is the result of the recheck
-    of lost captures, and ``still_lost`` are the slices whose losses it confirmed. ``due_slices`` are all other slices
-    to be fetched."""
+    ``repaired`` are slices that lost stored bytes, each with how many records. ``due_slices`` are all slices to be
+    fetched."""
 
     slices: Sequence[Slice]
     reasons: Mapping[Slice, Reason]
     repaired: Mapping[Slice, int]
-    recheck: RecheckResult
-    still_lost: Sequence[Slice]
     due_slices: Sequence[Slice]
 
     @property
     def priced_slices(self) -> list[Slice]:
         """The slices for which nobody has agreed yet to a fetch of all captures."""
-        return [
-            slice_
-            for slice_ in self.due_slices
-            if slice_ in self.reasons and self.reasons[slice_].kind not in PARTIAL_FETCH_REASONS
-        ]
+        return [slice_ for slice_, reason in self.reasons.items() if reason.kind not in PARTIAL_FETCH_REASONS]
 
 
 def _plan_fetch(
@@ -177,33 +177,14 @@ def _plan_fetch(
                 "Locate them first: run the target (cc-pipeline run), or materialize the asset captures.",
             )
     requests = dict.fromkeys(slices, SliceRequest("", forced_stages=frozenset([FETCH.label] if replay else ())))
-    options = options_of(workspace.settings, None if replay else datetime.now(UTC))
-    reasons = plan(requests, slice_states, {}, options, (FETCH,)).reasons_for(FETCH)
+    reasons = plan(requests, slice_states, {}, options_of(workspace.settings), (FETCH,)).reasons_for(FETCH)
     lost = (
         count_lost_records(workspace, [slice_ for slice_ in slices if slice_ not in reasons], distrusted)
         if distrusted
         else {}
     )
     repaired = {slice_: reason.n for slice_, reason in reasons.items() if reason.kind is ReasonKind.LOST_BYTES} | lost
-    recheck = _recheck_losses(workspace, crawl, reasons, slice_states, replay=replay)
-    still_lost = _find_still_lost(reasons, recheck, replay=replay)
-    due_slices = [*(slice_ for slice_ in reasons if slice_ not in still_lost), *lost]
-    return _FetchPlan(slices, reasons, repaired, recheck, still_lost, due_slices)
-
-
-def _group_by_scope(fetch_plan: _FetchPlan, *, is_unfinished: bool, replay: bool) -> dict[RefetchScope, list[Slice]]:
-    """Groups the slices to be fetched by the scope of their fetch. ``is_unfinished``: a fetch was killed between its
-    commit and its end, so its journals are settled even if no slice is due."""
-    slices_by_scope: dict[RefetchScope, list[Slice]] = {}
-    for slice_ in fetch_plan.due_slices:
-        reason = fetch_plan.reasons.get(slice_)
-        reason_kind = None if reason is None else reason.kind
-        settled = replay or reason_kind in (ReasonKind.UNCONFIRMED_LOSSES, ReasonKind.RECHECK_DUE)
-        mismatched = replay or reason_kind in (ReasonKind.UNCONFIRMED_MISMATCHES, ReasonKind.RECHECK_DUE)
-        slices_by_scope.setdefault(RefetchScope(settled, mismatched, forget=settled and not replay), []).append(slice_)
-    return slices_by_scope or (
-        {RefetchScope(settled=False, mismatched=False, forget=False): []} if is_unfinished else {}
-    )
+    return _FetchPlan(slices, reasons, repaired, [*reasons, *lost])
 
 
 def _finish(state: _FetchState, fetch_plan: _FetchPlan, group_state: GroupState, started: float) -> StageReport:
@@ -215,40 +196,32 @@ def _finish(state: _FetchState, fetch_plan: _FetchPlan, group_state: GroupState,
         group_state.target_slices,
         group_state.slice_states,
     )
-    partitions, planned_slices = {slice_.partition for slice_ in state.assessments}, set(fetch_plan.slices)
-    assessed_counts = {
+    partitions, planned_slices = {slice_.partition for slice_ in fetch_plan.due_slices}, set(fetch_plan.slices)
+    judged_counts = {
         slice_: counts
         for slice_, counts in state.counts_by_slice.items()
         if slice_.partition in partitions and slice_ in planned_slices
     }
     # the source is not to blame for files that a person added
     source = f"the files of {crawl}" if crawl.startswith(LOCAL_CRAWLS) else workspace.settings.source
-    incomplete_error = build_incomplete_error(
-        assessed_counts, state.assessments, workspace.settings.max_pending, source
-    )
+    incomplete_error = build_incomplete_error(judged_counts, state.ill_slices, workspace.settings.max_pending, source)
     report = FETCH.report(
         {slice_: _build_metrics(counts, slice_states[slice_]) for slice_, counts in state.counts_by_slice.items()},
         fetch_plan.due_slices,
         started,
-        bytes=sum(result.bytes for result in state.results),
-        requests=fetch_plan.recheck.requests + sum(result.requests for result in state.results),
-        notes=(*_write_notes(state), *describe_lost_records(fetch_plan.repaired)),
+        bytes=0 if state.result is None else state.result.bytes,
+        requests=0 if state.result is None else state.result.requests,
+        notes=(*_write_notes(state, fetch_plan, slice_states), *describe_lost_records(fetch_plan.repaired)),
     )
     target_metrics = {
         counts.slice_.target: counts.metrics() for counts in sum_by_target(state.counts_by_slice.values())
     }
     report = target_slices.fold_by_target(report, target_metrics)
-    if incomplete_error is None:
-        empty_obsolete_slices(workspace, FETCH, target_slices)
-        return report
-    incomplete_error.report = report
-    fetched_targets = [
-        slug
-        for slug, slices in target_slices.requested.items()
-        if all(slice_states[slice_].fetched is not None for slice_ in slices)
-    ]
-    empty_obsolete_slices(workspace, FETCH, target_slices, fetched_targets)
-    raise incomplete_error
+    empty_obsolete_slices(workspace, FETCH, target_slices)
+    if incomplete_error is not None:
+        incomplete_error.report = report
+        raise incomplete_error
+    return report
 
 
 def _refuse_blocked_slices(slices: Sequence[Slice], state: GroupState) -> None:
@@ -265,21 +238,14 @@ def _refuse_blocked_slices(slices: Sequence[Slice], state: GroupState) -> None:
 
 
 #: Reasons for a fetch of few captures, or of captures that are mostly stored: its cost was agreed to before.
-PARTIAL_FETCH_REASONS: Final = (
-    ReasonKind.PENDING_CAPTURES,
-    ReasonKind.LOST_BYTES,
-    ReasonKind.UNCONFIRMED_LOSSES,
-    ReasonKind.RECHECK_DUE,
-    ReasonKind.UNCONFIRMED_MISMATCHES,
-    ReasonKind.INCOMPLETE_ROWS,
-)
+PARTIAL_FETCH_REASONS: Final = (ReasonKind.PENDING_CAPTURES, ReasonKind.LOST_BYTES, ReasonKind.INCOMPLETE_ROWS)
 
 
 @dataclass(slots=True)
 class _FetchState:
     """One call of the stage: the state before it (``group``), the current counts of each slice (``counts_by_slice``),
-    the assessments of the fetched slices, the rows of ``slices`` that were ``committed``, and the result of each
-    fetch."""
+    the rows of ``slices`` that were ``committed``, and the result of the fetch. No ask of ``ill_slices`` counted, since
+    their source seems to be ill."""
 
     workspace: Workspace
     crawl: str
@@ -287,85 +253,14 @@ class _FetchState:
     counts_by_slice: dict[Slice, SliceFetchCounts]
     distrusted: Collection[Place]
     engine: Engine
-    assessments: dict[Slice, LossAssessment] = field(default_factory=dict)
+    ill_slices: Collection[Slice] = ()
     committed: list[SliceRow] = field(default_factory=list)
-    results: list[RecordsResult] = field(default_factory=list)
+    result: RecordsResult | None = None
 
     @property
     def previous_states(self) -> Mapping[Slice, SliceState]:
         """The states of the slices before the call."""
         return self.group.slice_states
-
-    def assess(
-        self, counts_by_slice: Mapping[Slice, SliceFetchCounts], fetched_twice: Collection[Slice] = ()
-    ) -> dict[Slice, LossAssessment]:
-        """Assesses the losses of some slices, among all that the command fetched."""
-        notes = {
-            slice_: note
-            for slice_, slice_state in self.previous_states.items()
-            if (note := slice_state.last_fetch) is not None
-        }
-        workspace = self.workspace
-        # a person accepts the number of all losses of a target
-        targets = sum_by_target({**self.counts_by_slice, **counts_by_slice}.values())
-        accepted_targets = {
-            target_counts.slice_ for target_counts in targets if target_counts.losses in workspace.accepted_losses
-        }
-        return assess_losses(
-            counts_by_slice,
-            notes,
-            workspace.command_value(CommandTotals),
-            allowed=workspace.settings.max_lost,
-            accepted={slice_ for slice_ in counts_by_slice if slice_.partition in accepted_targets},
-            fetched_twice=fetched_twice,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class RefetchScope:
-    """The scope of a refetch, beside pending captures: ``settled`` ones, and records with another payload than the
-    index names (``mismatched``). ``forget``: settled captures that are not fetched are pending from now on."""
-
-    settled: bool
-    mismatched: bool
-    forget: bool
-
-
-def _recheck_losses(
-    workspace: Workspace,
-    crawl: str,
-    reasons: Mapping[Slice, Reason],
-    slice_states: Mapping[Slice, SliceState],
-    *,
-    replay: bool,
-) -> RecheckResult:
-    """Rechecks slices that lost captures, with a few requests."""
-    recheck_counts = {}
-    for slice_, reason in reasons.items():
-        note = slice_states[slice_].fetch
-        if not replay and reason.kind in (ReasonKind.UNCONFIRMED_LOSSES, ReasonKind.RECHECK_DUE) and note is not None:
-            recheck_counts[slice_] = note.second_looks
-    return (
-        recheck_losses(workspace, crawl, recheck_counts)
-        if recheck_counts
-        else RecheckResult(frozenset(), frozenset(), 0)
-    )
-
-
-def _find_still_lost(reasons: Mapping[Slice, Reason], recheck: RecheckResult, *, replay: bool) -> list[Slice]:
-    """The slices whose losses were confirmed by the recheck, or were not rechecked."""
-    if replay:
-        return []
-    # a distrusted source that gives some records now is asked for all of them
-    recovered_kinds = {reasons[slice_].kind for slice_ in recheck.recovered} & {ReasonKind.UNCONFIRMED_LOSSES}
-    lost = [
-        slice_
-        for slice_, reason in reasons.items()
-        if reason.kind in (ReasonKind.UNCONFIRMED_LOSSES, ReasonKind.RECHECK_DUE)
-    ]
-    return [
-        slice_ for slice_ in lost if slice_ not in recheck.recovered and reasons[slice_].kind not in recovered_kinds
-    ]
 
 
 def _count_fetched(
@@ -387,36 +282,48 @@ def _count_fetched(
     return counts_by_slice | count_fetched(rows, unnoted_slices)
 
 
-def _fetch(state: _FetchState, slices: Sequence[Slice], repaired: Sequence[Slice], scope: RefetchScope) -> None:
-    """Fetches ``slices`` and commits the records."""
-    workspace, crawl = state.workspace, state.crawl
-    order = _build_order(state, slices, scope)
-    targets = [slice_.target for slice_ in slices]
+def _fetch(state: _FetchState, fetch_plan: _FetchPlan, *, retry_lost: bool) -> None:
+    """Fetches the due slices and commits the records."""
+    workspace, crawl, slices = state.workspace, state.crawl, fetch_plan.due_slices
+    order = _build_order(state, slices, retry_lost=retry_lost)
     generations = draw_generations(slices)
     # files that are reused must not be swept before the commit
     with (
-        lease(workspace.storage, crawl, order.commit, targets) as file_lease,
+        lease(workspace.storage, crawl, order.commit, [slice_.target for slice_ in slices]) as file_lease,
         workspace.scratch_folder("fetch") as scratch,
     ):
         # after the lease: a purge sees the lease, or is seen here, before anything is stored
         refuse_changed_epochs(workspace.lake, {slice_: state.previous_states[slice_].epoch for slice_ in slices})
         fetched = _fetch_records(state, order, generations, file_lease, scratch)
         file_lease.confirm()
-        result = fetched.result
-        fetched_twice = slices if scope.mismatched and result.answered and not result.unchanged else ()
-        assessments = state.assess(fetched.counts_by_slice, fetched_twice)
         if slices:
-            _commit(state, generations, repaired, fetched, assessments)
+            are_counted = _judge(state, fetched)
+            _commit(state, order, generations, fetch_plan.repaired, fetched, are_counted)
         else:
-            retire_journals(workspace.storage, result.settled)
-    state.counts_by_slice |= fetched.counts_by_slice
-    state.assessments |= assessments
-    state.results.append(result)
+            retire_journals(workspace.storage, fetched.result.settled)
+    state.result = fetched.result
 
 
-def _build_order(state: _FetchState, slices: Sequence[Slice], scope: RefetchScope) -> Order:
+def _judge(state: _FetchState, fetched: FetchResult) -> bool:
+    """Returns whether the asks of a fetch count: its source gave a good record within a day, and is not ill. Notes the
+    counts of its slices."""
+    totals = state.workspace.command_value(CommandTotals)
+    counts_by_slice = fetched.count_slices(False)
+    for counts in counts_by_slice.values():
+        totals.take(counts)
+    is_ill = totals.is_ill(state.workspace.settings.max_lost)
+    if is_ill:
+        state.ill_slices = [slice_ for slice_, counts in counts_by_slice.items() if counts.ask_pending]
+    are_counted = fetched.result.source_gave_good_record and not is_ill
+    if are_counted and any(counts.ask_pending for counts in counts_by_slice.values()):
+        counts_by_slice = fetched.count_slices(True)
+    state.counts_by_slice |= counts_by_slice
+    return are_counted
+
+
+def _build_order(state: _FetchState, slices: Sequence[Slice], *, retry_lost: bool) -> Order:
     """The order of a fetch of some slices."""
-    workspace = state.workspace
+    workspace, asked_at = state.workspace, current_time()
     contents = [_get_captures(state.previous_states[slice_]).content for slice_ in slices]
     return Order(
         state.crawl,
@@ -424,11 +331,10 @@ def _build_order(state: _FetchState, slices: Sequence[Slice], scope: RefetchScop
         compute_input_digest({"plans": contents, "policy": workspace.settings.digest_policy}),
         RecordOptions(
             fail_on_digest=workspace.settings.digest_policy == "fail",
-            retry_settled=scope.settled,
-            retry_mismatched=scope.mismatched,
-            forget_settled=scope.forget,
-            source_gave_good_record=_has_given_good_record(workspace, state.crawl),
+            retry_lost=retry_lost,
+            source_gave_good_record=_has_given_good_record(workspace, state.crawl, asked_at),
         ),
+        asked_at,
     )
 
 
@@ -445,7 +351,7 @@ def _fetch_records(
     targets = [slice_.target for slice_ in slices]
     located = [_get_captures(state.previous_states[slice_]).tables["captures"].generation for slice_ in slices]
     captures, places = _read_captures(workspace, crawl, targets, located, scratch)
-    reusable = find_reusable_records(workspace, crawl, targets, captures, places, scratch, state.distrusted)
+    reusable = find_reusable_records(workspace, crawl, targets, places, scratch, state.distrusted)
     # Arrow keeps freed memory for new rows, and fetching needs memory of other kinds
     pa.default_memory_pool().release_unused()
     fetched = state.engine.fetch(
@@ -462,23 +368,24 @@ def _fetch_records(
             read_table_places=lambda: stream_rows(workspace.lake, "records", {"crawl": crawl}, PLACE_NAME),
         ),
     )
-    if fetched.result.fetched and not crawl.startswith(LOCAL_CRAWLS):
-        _note_good_record(workspace)
+    gives_proof = fetched.result.fetched or not order.options.source_gave_good_record
+    if fetched.result.source_gave_good_record and gives_proof and not crawl.startswith(LOCAL_CRAWLS):
+        _note_good_record(workspace, order.asked_at)
     _check_balance(captures.rows, fetched.rows, fetched.result.outcomes, crawl)
     return fetched
 
 
 def _commit(
     state: _FetchState,
+    order: Order,
     generations: Mapping[Slice, int],
-    repaired: Sequence[Slice],
+    repaired: Mapping[Slice, int],
     fetched: FetchResult,
-    assessments: Mapping[Slice, LossAssessment],
+    are_counted: bool,
 ) -> None:
-    """Commits the records and the notes of the slices. If the source gave nothing at all, ``records`` stays as it was,
-    and only the notes change."""
-    workspace, result, counts_by_slice = state.workspace, fetched.result, fetched.counts_by_slice
-    slices = [*generations]
+    """Commits the records and the notes of the slices."""
+    workspace, result, slices = state.workspace, fetched.result, [*generations]
+    counts_by_slice = {slice_: state.counts_by_slice[slice_] for slice_ in slices}
     inputs = {
         slice_: build_fetch_input(
             _get_captures(state.previous_states[slice_]).content,
@@ -487,72 +394,36 @@ def _commit(
         )
         for slice_ in slices
     }
-    last_fetches = {slice_: state.previous_states[slice_].last_fetch for slice_ in slices}
-    runs_without_response = (
-        {}
-        if result.answered
-        else {slice_: 1 if note is None else note.runs_without_response + 1 for slice_, note in last_fetches.items()}
-    )
-    has_new_records = bool(result.answered or result.reused or result.adopted)
-    notes = build_fetch_notes(counts_by_slice, inputs, runs_without_response, assessments)
+    previous_notes = {slice_: state.previous_states[slice_].fetch for slice_ in slices}
+    notes = build_fetch_notes(counts_by_slice, inputs, previous_notes, order.asked_at)
+    note_superseded(workspace, slices, result.stored, time.time())
+    forget_failed_pages(workspace, [*repaired], state.distrusted)
+    written = {"records": fetched.write(are_counted)}
     base = state.group.base(workspace, FETCH, slices, LOCATE)
-    if has_new_records:
-        note_superseded(workspace, slices, result.stored, time.time())
-        forget_failed_pages(workspace, repaired, state.distrusted)
-        written = {"records": fetched.write()}
-        state.committed += commit_written(workspace.lake, FETCH, inputs, written, generations, base, notes=notes)
-        retire_journals(workspace.storage, result.settled)
-        return
-    rows = []
-    for slice_, note in notes.items():
-        old = base.replaced.get(slice_, SliceRow(slice_, FETCH.label, 0, 0))
-        rows.append(replace(old, note=note | {"is_failed": old.input != inputs[slice_]}))
-    state.committed += commit_slices(workspace.lake, rows, base)
+    state.committed += commit_written(workspace.lake, FETCH, inputs, written, generations, base, notes=notes)
+    retire_journals(workspace.storage, result.settled)
 
 
-def _reassess_losses(state: _FetchState, slices: Collection[Slice], lost_again: Collection[Slice]) -> None:
-    """Notes the new assessments of slices whose losses stay. For slices asked for ``lost_again`` it notes the failed
-    recheck."""
-    if not slices:
-        return
-    counts_by_slice = {slice_: state.counts_by_slice[slice_] for slice_ in slices}
-    assessments = {}
-    for slice_, assessment in state.assess(counts_by_slice).items():
-        note = state.previous_states[slice_].fetch
-        recheck_count = (0 if note is None else note.second_looks) + (slice_ in lost_again)
-        assessments[slice_] = replace(assessment, second_looks=recheck_count)
-    base = state.group.base(state.workspace, FETCH, slices)
-    inputs = {slice_: row.input for slice_, row in base.replaced.items()}
-    rows = []
-    for slice_, new_note in build_fetch_notes(counts_by_slice, inputs, {}, assessments).items():
-        row = base.replaced[slice_]
-        kept = {} if slice_ in lost_again else {"last_attempt_at": row.note["last_attempt_at"]}
-        if row.note != new_note | kept:
-            rows.append(replace(row, note=new_note | kept))
-    if rows:
-        state.committed += commit_slices(state.workspace.lake, rows, base)
-    state.assessments |= assessments
-
-
-def _has_given_good_record(workspace: Workspace, crawl: str) -> bool:
-    """Whether the source of ``crawl`` gave this home a good record within ``_PROOF_SECONDS``. Files of a user may be
+def _has_given_good_record(workspace: Workspace, crawl: str, now: datetime) -> bool:
+    """Whether the source of ``crawl`` gave this home a good record within ``_PROOF_AGE``. Files of a user may be
     anywhere, so a record of them proves nothing later."""
-    if crawl.startswith(LOCAL_CRAWLS):
-        return False
     path = _good_record_path(workspace)
-    is_recent = path.exists() and 0 <= time.time() - path.stat().st_mtime < _PROOF_SECONDS
-    return is_recent and path.read_text("utf-8") == workspace.settings.source
+    if crawl.startswith(LOCAL_CRAWLS) or not path.exists():
+        return False
+    source, _, noted_at = path.read_text("utf-8").rpartition(" ")
+    is_recent = timedelta() <= now - datetime.fromisoformat(noted_at) < _PROOF_AGE
+    return is_recent and source == workspace.settings.source
 
 
-def _note_good_record(workspace: Workspace) -> None:
+def _note_good_record(workspace: Workspace, now: datetime) -> None:
     path = _good_record_path(workspace)
     with disk_trouble(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(workspace.settings.source, "utf-8")
+        write_whole(path, f"{workspace.settings.source} {now.isoformat()}".encode())
 
 
 def _good_record_path(workspace: Workspace) -> Path:
-    """A file with the source, whose time is that of the last good record."""
+    """A file with the source, and the time of its last good record."""
     return workspace.settings.cache_path / "good_record"
 
 
@@ -576,33 +447,28 @@ def _check_balance(captures: int, records: int, outcomes: Mapping[str, int], cra
     """The invariant of the ledger, enforced before anything becomes visible."""
     if records != captures or sum(outcomes.values()) != captures:
         raise AssertionError(f"{crawl}: {captures} captures became {records} records")
-    if not outcomes.keys() <= {"fetched", "quarantined", "missing"}:
+    if not outcomes.keys() <= {*OUTCOMES}:
         raise AssertionError(f"{crawl}: unknown outcomes {sorted(outcomes)}")
 
 
-def _write_notes(state: _FetchState) -> tuple[str, ...]:
+def _write_notes(
+    state: _FetchState, fetch_plan: _FetchPlan, slice_states: Mapping[Slice, SliceState]
+) -> tuple[str, ...]:
     notes = []
-    reused, adopted = sum(result.reused for result in state.results), sum(result.adopted for result in state.results)
-    if reused:
-        notes.append(f"{format_count(reused, 'capture', 'were')} stored already and not fetched again")
-    if adopted:
-        notes.append(f"used {format_count(adopted, 'record')} that a stopped run had fetched")
-    slice_counts = [state.counts_by_slice[slice_] for slice_ in state.assessments]
-    pending_captures, lost_captures = (
-        sum(counts.pending for counts in slice_counts),
-        sum(counts.settled for counts in slice_counts),
-    )
-    if pending_captures:
+    if state.result is not None and state.result.reused:
+        notes.append(f"{format_count(state.result.reused, 'capture', 'were')} stored already and not fetched again")
+    if state.result is not None and state.result.adopted:
+        notes.append(f"used {format_count(state.result.adopted, 'record')} that a stopped run had fetched")
+    counts_by_slice = {slice_: state.counts_by_slice[slice_] for slice_ in fetch_plan.due_slices}
+    if pending := {slice_: counts for slice_, counts in counts_by_slice.items() if counts.pending}:
+        times = [note.next_ask_at for slice_ in pending if (note := slice_states[slice_].fetch) and note.next_ask_at]
+        [total] = sum_by_target(replace(counts, slice_=Slice(state.crawl, "")) for counts in pending.values())
         notes.append(
-            f"{format_count(pending_captures, 'capture', 'were')} not fetched; the next run requests them again"
+            f"{format_count(total.pending, 'capture')} pending, {describe_asks(total.asks, min(times, default=None))}"
         )
-    if lost_captures:
-        is_unconfirmed = any(assessment.losses_unconfirmed for assessment in state.assessments.values())
-        description = (
-            "reported as lost, not confirmed yet" if is_unconfirmed else "missing or damaged in the source itself"
-        )
-        notes.append(f"{format_count(lost_captures, 'capture', 'are')} {description}; see the view ledger")
-    if mismatches := sum(counts.mismatched for counts in slice_counts):
+    if lost := sum(counts.lost for counts in counts_by_slice.values()):
+        notes.append(f"{format_count(lost, 'capture', 'are')} lost in the source itself; see the view ledger")
+    if mismatches := sum(counts.mismatched for counts in counts_by_slice.values()):
         notes.append(
             f"the payloads of {mismatches:,} records differ from the digest in the index; see digest_check in the "
             "view ledger"
@@ -614,8 +480,7 @@ def _build_metrics(counts: SliceFetchCounts, slice_state: SliceState) -> Metrics
     return {
         "rows:records": counts.planned,
         "fetched": counts.fetched,
-        "quarantined": counts.quarantined,
-        "missing": counts.missing,
+        "lost": counts.lost,
         "stored bytes": counts.stored_bytes,
         **slice_state.content_metrics(FETCH),
         **counts.metrics(),

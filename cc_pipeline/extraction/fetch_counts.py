@@ -1,9 +1,4 @@
-"""The counts of a slice after a fetch: computed from rows of ``records``, noted in ``fetches``.
-
-A capture that is missing or in quarantine is *lost* (settled) when asking again cannot change it: the source says that
-its file does not exist, or gave the same damaged bytes twice, while it gives good records. Every other failure is
-*pending*: a fault of the source, not of the data.
-"""
+"""The counts of a slice after a fetch: computed from rows of ``records``, noted in ``fetches``."""
 
 from __future__ import annotations
 
@@ -16,80 +11,61 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.lake.content_digests import NOTHING, combine_digests, compute_content_digests
 from cc_pipeline.lake.slice import Metrics, Slice
-
-#: Runs that ask for a capture, while the source gives others, before schedules give it up. A person's run always asks.
-MAX_ROUNDS: Final = 5
+from cc_pipeline.records.asks import ASKS_UNTIL_LOST, BAD_PLAN
+from cc_pipeline.transport.faults import handling_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchCounts:
-    """The numbers of captures after a fetch, by outcome; ``pending`` ones were not fetched and are retried.
+    """The numbers of captures after a fetch, by outcome.
 
-    ``retries_exhausted`` of the pending ones were asked for in ``MAX_ROUNDS`` runs; ``unsuccessful_runs`` is the least
-    number of runs that asked for one. ``reason`` is the most frequent one, ``example`` a capture with its reason in
-    words. ``stored_bytes`` are the bytes of its records, ``stored`` the bytes that are needed of each file. Lost
-    captures, mostly for ``lost_reason``, are at most ``lost_in_top_file`` in one archive file (``lost_top_file``).
-    ``losses`` is a digest of them. ``mismatched`` of the fetched ones have another payload than the index names;
-    ``mismatches`` is a digest of them and their payloads."""
+    ``reason`` is the most frequent one of the pending ones, ``example`` a capture with its reason in words.
+    ``ask_pending`` of them failed for a reason that counts towards a loss; ``asks`` is the least number of their asks.
+    Lost captures are lost mostly for ``lost_reason``. ``mismatched`` of the fetched ones have another payload than the
+    index names. ``stored_bytes`` are the bytes of the records, ``stored`` the bytes that are needed of each file."""
 
     planned: int
     fetched: int
-    quarantined: int
-    missing: int
     pending: int
-    retries_exhausted: int
-    reason: str | None
-    example: str | None
-    unsuccessful_runs: int
+    lost: int
+    reason: str | None = None
+    example: str | None = None
+    ask_pending: int = 0
+    asks: int = 0
+    lost_reason: str | None = None
+    mismatched: int = 0
     stored_bytes: int = 0
     stored: Mapping[str, int] = field(default_factory=dict)
-    lost_reason: str | None = None
-    lost_top_file: str | None = None
-    lost_in_top_file: int = 0
-    losses: str = NOTHING
-    mismatched: int = 0
-    mismatches: str = NOTHING
-
-    @property
-    def open(self) -> int:
-        """The number of captures that schedules will ask for again."""
-        return self.pending - self.retries_exhausted
-
-    @property
-    def settled(self) -> int:
-        """The number of captures that are lost: asking again will not bring them."""
-        return self.planned - self.fetched - self.pending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSummary(FetchCounts):
-    """The note of a slice after a fetch; see the columns of ``fetches``. ``runs_without_response`` is the number of
-    last runs in which the source gave nothing, ``second_looks`` that of rechecks which confirmed the losses.
-    ``losses_accepted`` is the digest of the losses that a person accepted, ``mismatches_confirmed`` that of the
-    payloads that came twice. Losses or mismatches may be unconfirmed: too many to be accepted without a second
-    fetch."""
+    """The note of a slice after a fetch; see the columns of ``fetches``. ``failed_runs`` is the number of last fetches
+    after which captures were pending for reasons that do not count. From ``next_ask_at`` on schedules request pending
+    captures (``None``: none are)."""
 
-    runs_without_response: int
     last_attempt_at: datetime
-    losses_accepted: str | None = None
-    losses_unconfirmed: bool = False
-    mismatches_confirmed: str | None = None
-    mismatches_unconfirmed: bool = False
-    second_looks: int = 0
+    next_ask_at: datetime | None = None
+    failed_runs: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceFetchCounts(FetchCounts):
-    """The counts of one slice, or target, after a fetch."""
+    """The counts of one slice, or target, after a fetch. ``last_ask_at`` is the time of the earliest last ask of its
+    pending captures. ``losses`` are the captures of each archive file that are lost, or pending for a reason that
+    counts."""
 
     slice_: Slice
+    last_ask_at: datetime | None = None
+    losses: Mapping[str, int] = field(default_factory=dict)
 
     def metrics(self) -> Metrics:
         """The metrics for the metadata of the partition."""
-        lost = self.planned - self.fetched
-        metrics: Metrics = {"pending": self.pending, "not here": share(lost, self.planned)}
+        metrics: Metrics = {
+            "pending": self.pending,
+            "not here": share(self.planned - self.fetched, self.planned),
+        }
         if self.pending:
             metrics["pending because of"] = f"{self.reason}, e.g. {self.example}"
         if self.mismatched:
@@ -105,24 +81,27 @@ def share(part: int, total: int) -> str:
     return f"{percent:.1f} %" if percent >= 0.1 else "< 0.1 %"
 
 
+def describe_asks(asks: int, next_ask_at: datetime | None) -> str:
+    """How often pending captures were asked for, and when schedules ask again: ``asked 1 of 3 times, next after …``."""
+    next_note = "" if next_ask_at is None else f", next after {next_ask_at:%Y-%m-%d %H:%M} UTC"
+    return f"asked {asks} of {ASKS_UNTIL_LOST} times{next_note}"
+
+
 @dataclass(slots=True)
 class _PendingCounts:
-    """The pending captures of a target with one reason: how many, how many of them are given up, the least number of
-    runs that asked for one, and the first one."""
+    """The pending captures of a target with one reason: how many, the least number of their asks, the earliest time of
+    a last ask, and the first capture."""
 
     count: int = 0
-    retries_exhausted: int = 0
-    min_rounds: int | None = None
+    asks: int = ASKS_UNTIL_LOST
+    last_ask_at: datetime | None = None
     example: str = ""
 
-    def add(self, other_counts: _PendingCounts) -> None:
-        if not self.count:
-            self.example = other_counts.example
-        self.count += other_counts.count
-        self.retries_exhausted += other_counts.retries_exhausted
-        self.min_rounds = (
-            other_counts.min_rounds if self.min_rounds is None else min(self.min_rounds, other_counts.min_rounds or 0)
-        )
+    def add(self, other: _PendingCounts) -> None:
+        self.example = self.example or other.example
+        self.count += other.count
+        self.asks = min(self.asks, other.asks)
+        self.last_ask_at = min((one for one in (self.last_ask_at, other.last_ask_at) if one is not None), default=None)
 
 
 @dataclass(slots=True)
@@ -134,116 +113,96 @@ class Tally:
     """
 
     _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    _pending: dict[str, dict[str | None, _PendingCounts]] = field(default_factory=dict)
+    _pending: dict[str, dict[str, _PendingCounts]] = field(default_factory=dict)
     _bytes: Counter[str] = field(default_factory=Counter)
     _files: dict[str, dict[str, int]] = field(default_factory=dict)
-    _lost_files: dict[str, Counter[str]] = field(default_factory=dict)
     _lost_reasons: dict[str, Counter[str]] = field(default_factory=dict)
+    _losses: dict[str, Counter[str]] = field(default_factory=dict)
     _mismatched: Counter[str] = field(default_factory=Counter)
-    _losses: dict[str, str] = field(default_factory=dict)
-    _mismatches: dict[str, str] = field(default_factory=dict)
 
     def add(self, records: pa.RecordBatch) -> None:
         """Counts more rows."""
         rows = pa.Table.from_batches([records])
-        for row in rows.group_by(["target", "outcome"]).aggregate([([], "count_all")]).to_pylist():
+        for row in _count_groups(rows, ["target", "outcome"]):
             self._counts[row["target"], row["outcome"]] += row["count_all"]
-        for row in _count_by_reason(unsettled_rows(rows)):
-            url, detail = row["url_first"], row["detail_first"]
-            pending_counts = _PendingCounts(
-                row["count_all"], row["retries_exhausted_sum"], row["asked_min"], f"{url}: {detail}"
-            )
-            self._get_pending(row["target"], row["reason"]).add(pending_counts)
-        ends = pc.add(rows["stored_offset"], rows["stored_length"])
-        stored = rows.append_column("end", ends).group_by(["target", "stored_file"])
-        for row in stored.aggregate([("end", "max"), ("stored_length", "sum")]).to_pylist():
-            if row["stored_file"] is not None:
-                self._store(row["target"], row["stored_file"], row["end_max"], row["stored_length_sum"])
-        lost, mismatched = settled_rows(rows), mismatched_rows(rows)
-        for row in lost.group_by(["target", "warc_filename"]).aggregate([([], "count_all")]).to_pylist():
-            self._lost_files.setdefault(row["target"], Counter())[row["warc_filename"]] += row["count_all"]
-        for row in lost.group_by(["target", "reason"]).aggregate([([], "count_all")]).to_pylist():
-            self._lost_reasons.setdefault(row["target"], Counter())[row["reason"] or ""] += row["count_all"]
-        for row in mismatched.group_by("target").aggregate([([], "count_all")]).to_pylist():
+        for row in _count_groups(mismatched_rows(rows), ["target"]):
             self._mismatched[row["target"]] += row["count_all"]
-        _add_digests(self._losses, compute_content_digests(lost.select(_CAPTURE_COLUMNS).to_batches(), "target", ()))
-        # the detail has the computed digest
-        mismatch_details = mismatched.select([*_CAPTURE_COLUMNS, "payload_length", "detail"])
-        _add_digests(self._mismatches, compute_content_digests(mismatch_details.to_batches(), "target", ()))
+        stored = rows.filter(pc.is_valid(rows["stored_file"]))
+        ends = pc.add(stored["stored_offset"], stored["stored_length"])
+        by_file = stored.append_column("end", ends).group_by(["target", "stored_file"])
+        for row in by_file.aggregate([("end", "max"), ("stored_length", "sum")]).to_pylist():
+            self._store(row["target"], row["stored_file"], row["end_max"], row["stored_length_sum"])
+        self._add_unfetched(rows.filter(pc.not_equal(rows["outcome"], "fetched")))
 
-    def include(self, other_tally: Tally) -> None:
+    def _add_unfetched(self, rows: pa.Table) -> None:
+        aggregates = [([], "count_all"), ("asks", "min"), ("last_ask_at", "min"), ("url", "first"), ("detail", "first")]
+        groups = rows.group_by(["target", "outcome", "reason"], use_threads=False).aggregate(aggregates)
+        for row in groups.to_pylist():
+            if row["outcome"] == "lost":
+                self._lost_reasons.setdefault(row["target"], Counter())[row["reason"]] += row["count_all"]
+            else:
+                example = f"{row['url_first']}: {row['detail_first']}"
+                pending = _PendingCounts(row["count_all"], row["asks_min"], row["last_ask_at_min"], example)
+                self._get_pending(row["target"], row["reason"]).add(pending)
+        counting = [reason for reason in rows["reason"].unique().to_pylist() if counts_as_loss(reason)]
+        losses = rows.filter(pc.is_in(rows["reason"], value_set=pa.array(counting, pa.string())))
+        for row in _count_groups(losses, ["target", "warc_filename"]):
+            self._losses.setdefault(row["target"], Counter())[row["warc_filename"]] += row["count_all"]
+
+    def include(self, other: Tally) -> None:
         """Adds the counts of another tally."""
-        self._counts.update(other_tally._counts)
-        for target, reasons in other_tally._pending.items():
+        self._counts.update(other._counts)
+        self._bytes.update(other._bytes)
+        self._mismatched.update(other._mismatched)
+        for target, reasons in other._pending.items():
             for reason, pending_counts in reasons.items():
                 self._get_pending(target, reason).add(pending_counts)
-        for target, files in other_tally._files.items():
+        for target, files in other._files.items():
             for file, end in files.items():
                 self._store(target, file, end, 0)
-        self._bytes.update(other_tally._bytes)
-        self._mismatched.update(other_tally._mismatched)
-        for target, names in other_tally._lost_files.items():
-            self._lost_files.setdefault(target, Counter()).update(names)
-        for target, counts in other_tally._lost_reasons.items():
-            self._lost_reasons.setdefault(target, Counter()).update(counts)
-        _add_digests(self._losses, other_tally._losses)
-        _add_digests(self._mismatches, other_tally._mismatches)
+        for own, added in ((self._lost_reasons, other._lost_reasons), (self._losses, other._losses)):
+            for target, counts in added.items():
+                own.setdefault(target, Counter()).update(counts)
 
-    def count_slices(self, slices: Sequence[Slice]) -> dict[Slice, SliceFetchCounts]:
+    def count_slices(self, slices: Iterable[Slice]) -> dict[Slice, SliceFetchCounts]:
         """The counts of each of ``slices``."""
-        counts_by_slice = {}
-        for slice_ in slices:
-            pending_by_reason = self._pending.get(slice_.target, {})
-            # the most frequent first; equally frequent ones by name
-            sorted_reasons = sorted(
-                pending_by_reason.items(), key=lambda pair: (-pair[1].count, pair[0] is None, pair[0] or "")
-            )
-            by_outcome = {name: self._counts[slice_.target, name] for name in ("fetched", "quarantined", "missing")}
-            counts_by_slice[slice_] = SliceFetchCounts(
-                slice_=slice_,
-                planned=sum(by_outcome.values()),
-                **by_outcome,
-                pending=sum(counts.count for counts in pending_by_reason.values()),
-                retries_exhausted=sum(counts.retries_exhausted for counts in pending_by_reason.values()),
-                reason=sorted_reasons[0][0] if sorted_reasons else None,
-                example=sorted_reasons[0][1].example if sorted_reasons else None,
-                unsuccessful_runs=min((counts.min_rounds or 0 for counts in pending_by_reason.values()), default=0),
-                stored_bytes=self._bytes[slice_.target],
-                stored=self._files.get(slice_.target, {}),
-                lost_reason=_most_common(self._lost_reasons.get(slice_.target, Counter())),
-                lost_top_file=_most_common(files := self._lost_files.get(slice_.target, Counter())),
-                lost_in_top_file=max(files.values(), default=0),
-                losses=self._losses.get(slice_.target, NOTHING),
-                mismatched=self._mismatched[slice_.target],
-                mismatches=self._mismatches.get(slice_.target, NOTHING),
-            )
-        return counts_by_slice
+        return {slice_: self._count_slice(slice_) for slice_ in slices}
+
+    def _count_slice(self, slice_: Slice) -> SliceFetchCounts:
+        target = slice_.target
+        by_reason = self._pending.get(target, {})
+        # equally frequent ones by name
+        reason = min(by_reason, key=lambda name: (-by_reason[name].count, name), default=None)
+        asked = [counts for name, counts in by_reason.items() if counts_as_loss(name)]
+        numbers = {name: self._counts[target, name] for name in ("fetched", "pending", "lost")}
+        return SliceFetchCounts(
+            slice_=slice_,
+            planned=sum(numbers.values()),
+            **numbers,
+            reason=reason,
+            example=None if reason is None else by_reason[reason].example,
+            ask_pending=sum(counts.count for counts in asked),
+            asks=min((counts.asks for counts in asked), default=0),
+            last_ask_at=min((counts.last_ask_at for counts in asked if counts.last_ask_at is not None), default=None),
+            lost_reason=_most_common(self._lost_reasons.get(target, Counter())),
+            losses=self._losses.get(target, {}),
+            mismatched=self._mismatched[target],
+            stored_bytes=self._bytes[target],
+            stored=self._files.get(target, {}),
+        )
 
     def _store(self, target: str, file: str, end: int, size: int) -> None:
         files = self._files.setdefault(target, {})
         files[file] = max(files.get(file, 0), end)
         self._bytes[target] += size
 
-    def _get_pending(self, target: str, reason: str | None) -> _PendingCounts:
+    def _get_pending(self, target: str, reason: str) -> _PendingCounts:
         return self._pending.setdefault(target, {}).setdefault(reason, _PendingCounts())
 
 
-def is_unsettled(records: pa.Table) -> pa.ChunkedArray:
-    """For each of ``records`` whether it is to be asked for again."""
-    return pc.and_(pc.not_equal(records["outcome"], "fetched"), pc.fill_null(pc.invert(records["is_final"]), False))
-
-
-#: Columns that identify a capture of a target in a crawl.
-_CAPTURE_COLUMNS: Final = ["target", "warc_filename", "warc_record_offset"]
-
-
-def _most_common(counts: Counter[str]) -> str | None:
-    return min(counts, key=lambda name: (-counts[name], name), default=None)
-
-
-def _add_digests(digests: dict[str, str], added_digests: Mapping[str, str]) -> None:
-    for target, digest in added_digests.items():
-        digests[target] = combine_digests((digests.get(target, NOTHING), digest))
+def counts_as_loss(reason: str) -> bool:
+    """Whether a capture that is not fetched for ``reason`` speaks for a loss at the source."""
+    return reason != BAD_PLAN and handling_of(reason).counts
 
 
 def count_fetched(records: Iterable[pa.RecordBatch], slices: Sequence[Slice]) -> dict[Slice, SliceFetchCounts]:
@@ -262,43 +221,24 @@ def sum_by_target(slice_counts: Iterable[SliceFetchCounts]) -> list[SliceFetchCo
     return [_sum_counts(slice_, parts) for slice_, parts in counts_by_target.items()]
 
 
+_SUMMED: Final = ("planned", "fetched", "pending", "lost", "ask_pending", "mismatched")
+
+
 def _sum_counts(slice_: Slice, parts: Sequence[SliceFetchCounts]) -> SliceFetchCounts:
-    count_names = ("planned", "fetched", "quarantined", "missing", "pending", "retries_exhausted", "mismatched")
-    digest_names = ("losses", "mismatches")
-    totals: dict[str, Any] = {name: sum(getattr(counts, name) for counts in parts) for name in count_names}
-    worst = max(parts, key=lambda counts: counts.lost_in_top_file)
-    totals |= {"lost_in_top_file": worst.lost_in_top_file, "lost_top_file": worst.lost_top_file}
-    totals["lost_reason"] = max(parts, key=lambda counts: counts.settled).lost_reason
-    totals |= {name: combine_digests(getattr(counts, name) for counts in parts) for name in digest_names}
-    return replace(
-        # its reason and example
-        max(parts, key=lambda counts: counts.pending),
-        slice_=slice_,
-        unsuccessful_runs=min((counts.unsuccessful_runs for counts in parts if counts.pending), default=0),
-        **totals,
-    )
+    totals: dict[str, Any] = {name: sum(getattr(counts, name) for counts in parts) for name in _SUMMED}
+    totals["lost_reason"] = max(parts, key=lambda counts: counts.lost).lost_reason
+    totals["asks"] = min((counts.asks for counts in parts if counts.ask_pending), default=0)
+    # its reason and example
+    return replace(max(parts, key=lambda counts: counts.pending), slice_=slice_, **totals)
 
 
-def _count_by_reason(lost: pa.Table) -> list[dict[str, Any]]:
-    rounds = pc.fill_null(lost["unsuccessful_runs"], 0)
-    has_max_rounds = pc.cast(pc.greater_equal(rounds, MAX_ROUNDS), pa.int64())
-    marked_rows = lost.append_column("asked", rounds).append_column("retries_exhausted", has_max_rounds)
-    aggregates = [([], "count_all"), ("retries_exhausted", "sum"), ("asked", "min")]
-    firsts = [("url", "first"), ("detail", "first")]
-    return marked_rows.group_by(["target", "reason"], use_threads=False).aggregate([*aggregates, *firsts]).to_pylist()
+def _most_common(counts: Counter[str]) -> str | None:
+    return min(counts, key=lambda name: (-counts[name], name), default=None)
 
 
-def unsettled_rows(records: pa.Table) -> pa.Table:
-    """The rows of ``records`` that are to be asked for again."""
-    return records.filter(is_unsettled(records))
-
-
-def settled_rows(records: pa.Table) -> pa.Table:
-    """The rows of ``records`` that are lost, so that they are not asked for again; without those that have no
-    location."""
-    lost = records.filter(pc.not_equal(records["outcome"], "fetched"))
-    has_no_location = pc.fill_null(pc.equal(lost["reason"], "bad_plan"), False)
-    return lost.filter(pc.and_not(lost["is_final"], has_no_location))
+def _count_groups(rows: pa.Table, keys: list[str]) -> list[dict[str, Any]]:
+    counted: list[dict[str, Any]] = rows.group_by(keys).aggregate([([], "count_all")]).to_pylist()
+    return counted
 
 
 def mismatched_rows(records: pa.Table) -> pa.Table:

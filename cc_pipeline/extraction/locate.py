@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
@@ -37,16 +37,8 @@ from cc_pipeline.extraction.lookup_notes import (
     split_into_passes,
 )
 from cc_pipeline.extraction.plan import Index, ReasonKind, build_locate_input, options_of, plan
-from cc_pipeline.extraction.removals import (
-    Listing,
-    Removal,
-    build_removal_error,
-    combine_listings,
-    find_unconfirmed_removals,
-    get_listing,
-)
 from cc_pipeline.extraction.slice_selection import empty_obsolete_slices, find_obsolete_slices
-from cc_pipeline.extraction.slice_state import Lookup, SliceState, read_slice_states
+from cc_pipeline.extraction.slice_state import Lookup, SliceState
 from cc_pipeline.grouping import group_within
 from cc_pipeline.harvesting.catalog import catalog_gaps, columnar_versions
 from cc_pipeline.harvesting.index_sources import index_sources
@@ -69,6 +61,10 @@ _WRITE_BATCH_BYTES = 2 << 20
 #: The index to ask, and for which subsets.
 _IndexQuery: TypeAlias = tuple[str, tuple[str, ...]]
 _RETAINED_MESSAGE = "{captures} kept in {crawl}, although not in this lookup: other index files list them"
+_UNLISTED_MESSAGE = (
+    "{captures} no longer in the index of {crawl}; they are kept, with their records and pages. To remove them: "
+    "run --accept-removals"
+)
 _REMOVED_MESSAGE = "{captures} removed from {crawl}: its index no longer lists them"
 _REPEATED_MESSAGE = "the index of {crawl} lists captures of {slug} more than once: {rows} ignored"
 #: Targets with repeated captures that the report names.
@@ -135,10 +131,10 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str], run:
     """Finds the captures of ``slugs`` in ``crawl``. Slices whose inputs are unchanged stay. ``run`` has the states that
     the stages before left.
 
-    Of a set with changed members, only the new members are looked up, and an unchanged part of it stays. Raises
-    ``UserInputError`` for keys that have no definition and cannot be given one, and, after the captures were committed,
-    for a fetch that would cost more than the settings allow; ``FetchIncomplete`` for captures that the index no longer
-    lists, which stay unconfirmed; ``IndexIncomplete`` if index files were not read and no other index has the crawl;
+    Of a set with changed members, only the new members are looked up, and an unchanged part of it stays. Captures that
+    the index no longer lists stay too, unless the workspace accepts removals. Raises ``UserInputError`` for keys that
+    have no definition and cannot be given one, and, after the captures were committed, for a fetch that would cost more
+    than the settings allow; ``IndexIncomplete`` if index files were not read and no other index has the crawl;
     ``EnvironmentFault`` if the index cannot be read; ``SlicesChanged`` if other processes keep changing the slices.
     """
     run_state = run or RunState(workspace)
@@ -151,7 +147,7 @@ def _locate_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: Run
     state = run.take(crawl, slugs)
     requests = {slice_: state.requests[slice_] for slice_ in state.target_slices.requested_slices}
     indexes = list_indexes(workspace, {slice_: state.slice_states[slice_] for slice_ in requests})
-    options = options_of(workspace.settings)
+    options = options_of(workspace.settings, accepts_removals=workspace.accepts_removals)
     due_versions = {
         slice_: requests[slice_].version
         for slice_ in plan(requests, state.slice_states, indexes, options, (LOCATE,)).reasons_for(LOCATE)
@@ -165,16 +161,9 @@ def _locate_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: Run
     )
     enforce_cost_limit(workspace, {slice_: new_state.slice_states[slice_] for slice_ in fetch_reasons})
     run.keep(new_state)
-    report = state.target_slices.fold_by_target(
+    return state.target_slices.fold_by_target(
         _build_report(due_versions, requests, new_state.slice_states, totals, started)
     )
-    removal_error = build_removal_error(
-        {slice_: _get_listing(new_state.slice_states[slice_]) for slice_ in state.target_slices.all_slices}, slugs
-    )
-    if removal_error is not None:
-        removal_error.report = report
-        raise removal_error
-    return report
 
 
 def _build_report(
@@ -204,12 +193,6 @@ def _build_report(
     )
 
 
-def _get_listing(slice_state: SliceState) -> tuple[int, Listing]:
-    """The number of captures of a slice, and the note of its lookup on its index."""
-    lookup = slice_state.lookup
-    return (0, Listing()) if lookup is None else (lookup.captures, get_listing(lookup))
-
-
 @dataclass(slots=True)
 class _LookupTotals:
     """The costs and results of lookups."""
@@ -220,15 +203,18 @@ class _LookupTotals:
     retained: int = 0
     outside: int = 0
     blocked: int = 0
+    unlisted: int = 0
     removed: int = 0
     repeated: Counter[str] = field(default_factory=Counter)
     notes: dict[str, None] = field(default_factory=dict)
     committed: list[SliceRow] = field(default_factory=list)
 
     def add(self, totals_by_slice: Mapping[Slice, CaptureTotals]) -> None:
-        """Counts captures of slices that were committed: retained, left out and repeated ones."""
+        """Counts captures of slices that were committed: retained, removed, left out and repeated ones."""
         for slice_, capture_totals in totals_by_slice.items():
             self.retained += capture_totals.retained
+            self.unlisted += capture_totals.unlisted
+            self.removed += capture_totals.removed
             self.outside += capture_totals.outside
             if capture_totals.repeated:
                 self.repeated[slice_.partition.target] += capture_totals.repeated
@@ -296,8 +282,8 @@ def _locate_pass(
     kept_counts = carry_over_members(workspace, tasks, buffer)
     totals.notes |= dict.fromkeys(_describe_removed_members(kept_counts, slice_states))
     summaries = _ask_indexes(lookup_plan, tasks, reusable_indexes, buffer, totals)
-    old_listings = _add_stored_captures(lookup_plan, tasks, summaries, buffer)
-    _commit_pass(lookup_plan, tasks, summaries, buffer, totals, old_listings)
+    _add_stored_captures(lookup_plan, tasks, summaries, buffer)
+    _commit_pass(lookup_plan, tasks, summaries, buffer, totals)
 
 
 def _ask_indexes(
@@ -330,9 +316,8 @@ def _add_stored_captures(
     tasks: Mapping[Slice, LookupTask],
     summaries: Mapping[Slice, LookupSummary],
     buffer: CaptureBuffer,
-) -> dict[Slice, Listing]:
-    """Adds the stored captures of slices to ``buffer``: the index may take them away only if it named them. Returns the
-    listings of the index that were noted with them."""
+) -> None:
+    """Adds the stored captures of slices to ``buffer``: the index may take them away only if it named them."""
     workspace, slice_states = lookup_plan.workspace, lookup_plan.slice_states
     indexed_slices = [slice_ for slice_, summary in summaries.items() if summary.located_by != NAMED_CAPTURES]
     # if members were carried over, their rows were too
@@ -342,16 +327,11 @@ def _add_stored_captures(
         if slice_states[slice_].located is not None and tasks[slice_].kept_members is None
     }
     add_previous_captures(workspace, tasks, relocated, buffer)
-    old_listings = {slice_: _get_listing(slice_states[slice_])[1] for slice_ in relocated}
     new_slices = [slice_ for slice_ in indexed_slices if slice_states[slice_].located is None]
     for slug, set_slices in _group_by_set(new_slices).items():
         all_slices = [slice_ for slice_ in slice_states if slice_.partition.target == slug]
         if obsolete_slices := find_obsolete_slices(workspace, LOCATE, slug, all_slices):
             add_captures_of_former_parts(workspace, tasks, set_slices, obsolete_slices, buffer)
-            former_states = read_slice_states(workspace, obsolete_slices, (LOCATE,))
-            old_listing = combine_listings([_get_listing(former)[1] for former in former_states.values()])
-            old_listings |= dict.fromkeys(set_slices, old_listing)
-    return old_listings
 
 
 def _write_notes(totals: _LookupTotals, crawl: str) -> Iterator[str]:
@@ -362,6 +342,8 @@ def _write_notes(totals: _LookupTotals, crawl: str) -> Iterator[str]:
         yield f"{crawl}: left out {format_count(totals.blocked, 'capture')} of blocked sites"
     if totals.retained:
         yield _RETAINED_MESSAGE.format(captures=format_count(totals.retained, "capture", "are"), crawl=crawl)
+    if totals.unlisted:
+        yield _UNLISTED_MESSAGE.format(captures=format_count(totals.unlisted, "capture", "are"), crawl=crawl)
     if totals.removed:
         yield _REMOVED_MESSAGE.format(captures=format_count(totals.removed, "capture", "were"), crawl=crawl)
     for slug, count in sorted(totals.repeated.items())[:_MAX_NAMED_TARGETS]:
@@ -415,53 +397,35 @@ def _read_named_captures(workspace: Workspace, slice_: Slice, target: Target) ->
         yield rows if target.condition is None else target.condition.keep(rows)
 
 
-@dataclass(frozen=True, slots=True)
-class _SliceGroup:
-    """Slices of one commit: their rows, unlisted captures among them, and the totals of each slice."""
-
-    slices: Sequence[Slice]
-    rows: OrderedRows
-    totals_by_slice: Mapping[Slice, CaptureTotals]
-
-
 def _commit_pass(
     lookup_plan: _LookupPlan,
     tasks: Mapping[Slice, LookupTask],
     summaries: Mapping[Slice, LookupSummary],
     buffer: CaptureBuffer,
     totals: _LookupTotals,
-    old_listings: Mapping[Slice, Listing],
 ) -> None:
-    """Commits the located slices, some at a time. Captures that an index no longer lists stay if a person has to accept
-    their removal. ``old_listings`` has the listings that were noted at the last lookup of the slices."""
+    """Commits the located slices, some at a time."""
     targets = {slice_: tasks[slice_].target for slice_ in summaries}
-    # a target is assessed as a whole, so nothing is committed until all of its slices are known
-    groups = [
-        _SliceGroup(slices, *buffer.read_slices({one: summaries[one].slice_lookup for one in slices}, targets))
-        for slices in split_into_commits(sorted(summaries))
-    ]
-    unconfirmed = _find_unconfirmed_slices(lookup_plan, summaries, groups, old_listings)
-    # an unconfirmed removal keeps the size of the old listing, to be compared with the next one
-    kept_summaries = {
-        slice_: replace(summaries[slice_], index_size=old_listings.get(slice_, Listing()).size)
-        for slice_ in unconfirmed
-    }
-    new_summaries = {**summaries, **kept_summaries}
-    for group in groups:
-        accepted_slices = [slice_ for slice_ in group.slices if slice_ not in unconfirmed]
-        totals.removed += sum(group.totals_by_slice[slice_].unlisted_captures for slice_ in accepted_slices)
-        rows = buffer.drop_unlisted(group.rows, accepted_slices, group.totals_by_slice, targets)
-        committed = _commit_group(lookup_plan, new_summaries, group, rows)
+    for slices in split_into_commits(sorted(summaries)):
+        rows, totals_by_slice = buffer.read_slices(
+            {slice_: summaries[slice_].slice_lookup for slice_ in slices},
+            targets,
+            removes_unlisted=lookup_plan.workspace.accepts_removals,
+        )
+        committed = _commit_slices(lookup_plan, summaries, rows, totals_by_slice)
         totals.rows += sum(row.tables["captures"].rows for row in committed)
         totals.committed += committed
-        totals.add(group.totals_by_slice)
+        totals.add(totals_by_slice)
 
 
-def _commit_group(
-    lookup_plan: _LookupPlan, summaries: Mapping[Slice, LookupSummary], group: _SliceGroup, rows: OrderedRows
+def _commit_slices(
+    lookup_plan: _LookupPlan,
+    summaries: Mapping[Slice, LookupSummary],
+    rows: OrderedRows,
+    totals: Mapping[Slice, CaptureTotals],
 ) -> list[SliceRow]:
     """Commits the captures of some slices, with the notes of their lookups."""
-    workspace, slices, totals = lookup_plan.workspace, group.slices, group.totals_by_slice
+    workspace, slices = lookup_plan.workspace, [*totals]
     inputs = {
         slice_: build_locate_input(one.definition, one.located_by, one.index_version)
         for slice_, one in summaries.items()
@@ -482,27 +446,6 @@ def _commit_group(
     )
 
 
-def _find_unconfirmed_slices(
-    lookup_plan: _LookupPlan,
-    summaries: Mapping[Slice, LookupSummary],
-    groups: Sequence[_SliceGroup],
-    old_listings: Mapping[Slice, Listing],
-) -> set[Slice]:
-    """The slices whose unlisted captures stay."""
-    workspace = lookup_plan.workspace
-    removals = {
-        slice_: _build_removal(summaries[slice_], capture_totals, old_listings.get(slice_, Listing()))
-        for group in groups
-        for slice_, capture_totals in group.totals_by_slice.items()
-    }
-    other_listings = {
-        slice_: _get_listing(slice_state)
-        for slice_, slice_state in lookup_plan.slice_states.items()
-        if slice_ not in lookup_plan.versions
-    }
-    return find_unconfirmed_removals(removals, other_listings, workspace.settings.max_lost, workspace.accepted_losses)
-
-
 def _group_by_set(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
     """Groups the slices of named sets by the slugs of their sets."""
     slices_by_set: dict[str, list[Slice]] = {}
@@ -512,12 +455,6 @@ def _group_by_set(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
     return slices_by_set
 
 
-def _build_removal(summary: LookupSummary, totals: CaptureTotals, old_listing: Listing) -> Removal:
-    """The captures that a lookup would take away from a slice."""
-    new_listing = Listing(summary.located_by, summary.index_size, totals.unlisted_captures, totals.removal)
-    return Removal(totals.captures_before, totals.rows - totals.unlisted_captures, old_listing, new_listing)
-
-
 def _find_reusable_index(workspace: Workspace, version: str, slice_state: SliceState, index: Index) -> str | None:
     """The complete and unchanged index by which a slice was located, so that it need not be asked again; else
     ``None``."""
@@ -525,7 +462,7 @@ def _find_reusable_index(workspace: Workspace, version: str, slice_state: SliceS
     located = slice_state.located
     if lookup is None or located is None or not located.input:
         return None
-    # unlisted captures are assessed by the whole slice
+    # unlisted captures are counted by the whole slice
     if lookup.unlisted_captures or blocks_of(lookup.definition) != blocks_of(version):
         return None
     if not lookup.complete or workspace.settings.index not in (AUTO, lookup.located_by):
@@ -568,7 +505,6 @@ def _build_summary(slice_: Slice, answer: LookupResult, version: str, index: Ind
         version,
         gaps,
         slice_lookup,
-        answer.sizes.get(slice_.subset),
     )
 
 
@@ -576,7 +512,7 @@ def _repeat_summary(version: str, slice_state: SliceState) -> LookupSummary:
     """Repeats the note of a set that only lost members: no index was asked."""
     lookup = slice_state.lookup
     assert lookup is not None, "it was carried over"
-    return LookupSummary(lookup.located_by, lookup.index, version, None, index_size=lookup.index_size)
+    return LookupSummary(lookup.located_by, lookup.index, version, None)
 
 
 def _describe_removed_members(

@@ -32,15 +32,14 @@ _SLICES_AT_ONCE: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class LookupSummary:
-    """The result of a slice's lookup: the index (``located_by``, with its version and ``index_size``), the version of
-    the slice's definition, the gaps it was located over, and how its rows are read."""
+    """The result of a slice's lookup: the index (``located_by``, with its version), the version of the slice's
+    definition, the gaps it was located over, and how its rows are read."""
 
     located_by: str
     index_version: str
     definition: str
     gaps: IndexGaps | None
     slice_lookup: SliceLookup = field(default_factory=SliceLookup)
-    index_size: int | None = None
 
 
 def build_note(slice_: Slice, summary: LookupSummary, totals: CaptureTotals) -> dict[str, object]:
@@ -59,9 +58,7 @@ def build_note(slice_: Slice, summary: LookupSummary, totals: CaptureTotals) -> 
         "record_bytes": price.record_bytes,
         "fetch_bytes": price.bytes,
         "fetch_requests": price.requests,
-        "index_size": summary.index_size,
-        "unlisted": totals.unlisted_captures,
-        "removal": totals.removal,
+        "unlisted": totals.unlisted,
         "repeated": totals.repeated,
     }
 

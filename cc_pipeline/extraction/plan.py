@@ -12,16 +12,14 @@ earlier one was made, and the plan is made again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import Final
 
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.extraction.blocklist import differs_only_in_blocks, is_all_blocked
-from cc_pipeline.extraction.fetch_counts import FetchSummary
-from cc_pipeline.extraction.loss_policy import MAX_RECHECKED_FILES, RECHECK_DELAY, needs_recheck
 from cc_pipeline.extraction.slice_state import STAGES, Lookup, SliceState
 from cc_pipeline.index.locator import NAME_SEPARATOR, NAMED_CAPTURES
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage
@@ -45,12 +43,9 @@ class ReasonKind(Enum):
     GAP_FILLED = "a gap in the index was filled"
     GAPS_FORBIDDEN = "its index lacks files, and the settings do not allow that"
     OTHER_INDEX = "another index was chosen"
-    UNLISTED_CAPTURES = "{captures} no longer in the index, not accepted yet"
+    UNLISTED_CAPTURES = "{captures} no longer in the index, to be removed"
     CAPTURES = "its captures changed"
     PENDING_CAPTURES = "{captures} pending since {since}"
-    UNCONFIRMED_LOSSES = "{losses}"
-    UNCONFIRMED_MISMATCHES = "{mismatches}"
-    RECHECK_DUE = "{final_captures} due for a recheck"
     LOST_BYTES = "the bytes of {records} are missing"
     POLICY = "the digest policy changed"
     RECORDS = "its records changed"
@@ -72,9 +67,6 @@ class Reason:
         since = "" if self.since is None else f"{self.since:%Y-%m-%d %H:%M} UTC"
         return self.kind.value.format(
             captures=format_count(self.n, "capture", "are"),
-            final_captures=format_count(self.n, "lost or mismatching capture", "are"),
-            losses=format_count(self.n, "unconfirmed loss"),
-            mismatches=format_count(self.n, "unconfirmed digest mismatch"),
             records=format_count(self.n, "record"),
             since=since,
         )
@@ -112,22 +104,25 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The settings that decide about rows: ``via`` names an index or ``auto``; the others as in the settings. Losses
-    found ``recheck_before`` a time may be rechecked; ``None``: none is."""
+    """The settings that decide about rows: ``via`` names an index or ``auto``; the others as in the settings."""
 
     via: str = "auto"
     digest_policy: str = "record"
     extractor: str = "fast"
     markdown: bool = False
     parser: str = PARSER_VERSION
-    recheck_before: datetime | None = None
+    accepts_removals: bool = False
 
 
-def options_of(settings: Settings, now: datetime | None = None) -> Options:
+def options_of(settings: Settings, *, accepts_removals: bool = False) -> Options:
     """The options of these settings, with the current parser."""
-    recheck_before = None if now is None else now - RECHECK_DELAY
     return Options(
-        settings.index, settings.digest_policy, settings.extractor, settings.markdown, PARSER_VERSION, recheck_before
+        settings.index,
+        settings.digest_policy,
+        settings.extractor,
+        settings.markdown,
+        PARSER_VERSION,
+        accepts_removals or settings.accept_removals,
     )
 
 
@@ -174,9 +169,7 @@ def estimate_price(slice_state: SliceState, stage: Stage, reason: Reason) -> Pri
     if slice_state.lookup is None:
         return Price(None, None)
     price = slice_state.lookup.price
-    if reason.kind in (ReasonKind.UNCONFIRMED_LOSSES, ReasonKind.RECHECK_DUE):
-        return Price(min(reason.n, MAX_RECHECKED_FILES), None)
-    if reason.kind in (ReasonKind.PENDING_CAPTURES, ReasonKind.LOST_BYTES, ReasonKind.UNCONFIRMED_MISMATCHES):
+    if reason.kind in (ReasonKind.PENDING_CAPTURES, ReasonKind.LOST_BYTES):
         share = min(1.0, reason.n / max(1, slice_state.lookup.captures))
         return Price(min(reason.n, price.requests), int(price.bytes * share))
     return Price(price.requests, price.bytes)
@@ -212,27 +205,18 @@ def plan(
     further: whoever wants records of a slice that was never located reports that.
     """
 
-    def plan_slice(slice_: Slice, options: Options) -> SlicePlan:
-        index = indexes.get((slice_.crawl, slice_.subset), _NO_INDEX)
-        return _plan_slice(slice_, requests[slice_], slice_states[slice_], index, options, stages)
-
-    slice_plans = {slice_: plan_slice(slice_, options) for slice_ in requests}
-    # their recheck waits, and their other stages are planned
-    slice_plans |= {
-        slice_: plan_slice(slice_, replace(options, recheck_before=None))
-        for slice_ in _find_deferred_rechecks(slice_plans.values())
-    }
-    return Plan(tuple(slice_plan for slice_plan in slice_plans.values() if slice_plan.first_reason is not None))
-
-
-def _find_deferred_rechecks(slice_plans: Iterable[SlicePlan]) -> frozenset[Slice]:
-    """The slices whose recheck waits for another command. Those rechecked longest ago come first, a few a command."""
-    due_rechecks = [
-        (slice_plan.fetch.since, slice_plan.slice_)
-        for slice_plan in slice_plans
-        if slice_plan.fetch and slice_plan.fetch.kind is ReasonKind.RECHECK_DUE
-    ]
-    return frozenset(slice_ for _, slice_ in sorted(due_rechecks)[MAX_RECHECKED_FILES:])
+    slice_plans = (
+        _plan_slice(
+            slice_,
+            request,
+            slice_states[slice_],
+            indexes.get((slice_.crawl, slice_.subset), _NO_INDEX),
+            options,
+            stages,
+        )
+        for slice_, request in requests.items()
+    )
+    return Plan(tuple(slice_plan for slice_plan in slice_plans if slice_plan.first_reason is not None))
 
 
 _NO_INDEX: Final = Index({})
@@ -310,7 +294,9 @@ def _find_locate_reason(
         return Reason(ReasonKind.GAPS_FORBIDDEN)
     if not index.is_unchanged(lookup):
         return Reason(ReasonKind.INDEX if lookup.complete else ReasonKind.GAP_FILLED)
-    return Reason(ReasonKind.UNLISTED_CAPTURES, lookup.unlisted_captures) if lookup.unlisted_captures else None
+    if lookup.unlisted_captures and options.accepts_removals:
+        return Reason(ReasonKind.UNLISTED_CAPTURES, lookup.unlisted_captures)
+    return None
 
 
 def _find_fetch_reason(slice_state: SliceState, options: Options) -> Reason | None:
@@ -325,19 +311,7 @@ def _find_fetch_reason(slice_state: SliceState, options: Options) -> Reason | No
         return Reason(ReasonKind.POLICY)
     if fetched.input["state"] != "complete":
         return Reason(ReasonKind.PENDING_CAPTURES, note.pending, note.last_attempt_at)
-    if slice_state.lost_records:
-        return Reason(ReasonKind.LOST_BYTES, slice_state.lost_records)
-    return _find_recheck_reason(note, options)
-
-
-def _find_recheck_reason(note: FetchSummary, options: Options) -> Reason | None:
-    if note.losses_unconfirmed:
-        return Reason(ReasonKind.UNCONFIRMED_LOSSES, note.settled)
-    if note.mismatches_unconfirmed:
-        return Reason(ReasonKind.UNCONFIRMED_MISMATCHES, note.mismatched)
-    if options.recheck_before is not None and note.last_attempt_at < options.recheck_before and needs_recheck(note):
-        return Reason(ReasonKind.RECHECK_DUE, note.settled or note.mismatched, note.last_attempt_at)
-    return None
+    return Reason(ReasonKind.LOST_BYTES, slice_state.lost_records) if slice_state.lost_records else None
 
 
 def _find_parse_reason(slice_state: SliceState, options: Options) -> Reason | None:

@@ -6,22 +6,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.capture_columns import SLICE, TIMESTAMP
+from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet
-from cc_pipeline.commoncrawl.slice_slugs import defined_slug, subset_of, whole_slug, with_subset
+from cc_pipeline.commoncrawl.slice_slugs import defined_slug, subset_of, with_subset
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.loss_policy import RECHECK_DELAY
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.lake.slice import FETCH, PARSE, Slice, group_targets_by_crawl, slices_of
-from cc_pipeline.lake.slices import invalidate_slices, read_slice_rows
+from cc_pipeline.lake.slice import PARSE, Slice, group_targets_by_crawl, slices_of
+from cc_pipeline.lake.slices import invalidate_slices
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.progress import format_count
 from cc_pipeline.records.locations import PLACE_NAME, LocationIndex
@@ -51,34 +48,24 @@ def find_reusable_records(
     workspace: Workspace,
     crawl: str,
     targets: Sequence[str],
-    captures: OrderedRows,
     places: LocationIndex,
     scratch: Path,
     distrusted: Collection[Place] = (),
 ) -> ReusableRecords:
-    """The rows of ``crawl`` that ``captures`` of ``targets``, at ``places``, can take over. Each stored file is looked
-    at once.
+    """The rows of ``crawl`` that captures of ``targets``, at ``places``, can take over. Each stored file is looked at
+    once.
 
-    Only targets whose key ranges overlap can share captures, so only their rows are read. A loss noted for another
-    target is believed for a day; then the target that lacks the record asks for it again.
-
-    ``distrusted`` are captures whose stored bytes exist and are wrong. Read them under a lease. Raises
-    ``EnvironmentFault`` if the lake's store cannot be listed.
+    Only targets whose key ranges overlap can share captures, so only their rows are read. ``distrusted`` are captures
+    whose stored bytes exist and are wrong. Read them under a lease. Raises ``EnvironmentFault`` if the lake's store
+    cannot be listed.
     """
     where = {"crawl": crawl, "target": find_overlapping(workspace, targets)}
     sizes = StoredSizes(workspace.storage, crawl)
-    rows, old_losses = (OrderedRows(HELD_SCHEMA, PLACE_NAME, scratch) for _ in range(2))
+    rows = OrderedRows(HELD_SCHEMA, PLACE_NAME, scratch)
     files: set[str | None] = set()
-    whole_slugs = {whole_slug(slug) for slug in targets}
-    own_slugs = pa.array([slug for slug in where["target"] if whole_slug(slug) in whole_slugs], pa.string())
-    own_rows = np.zeros(len(places), np.int32)
-    losses = _LossFilter(workspace.lake, slices_of(crawl, where["target"]))
     lost_records = 0
-    for batch in stream_rows(workspace.lake, "records", where, ["target", *HELD_SCHEMA.names]):
+    for batch in stream_rows(workspace.lake, "records", where, HELD_SCHEMA.names):
         matching = batch.filter(places.contains(batch))
-        np.add.at(
-            own_rows, places.positions(matching.filter(pc.is_in(matching.column("target"), value_set=own_slugs))), 1
-        )
         is_unusable = sizes.lost(matching)
         if distrusted:
             is_unusable = pc.or_(
@@ -86,43 +73,10 @@ def find_reusable_records(
                 pc.and_(pc.is_valid(matching.column("stored_file")), _match_locations(matching, distrusted)),
             )
         usable = matching.filter(pc.invert(is_unusable))
-        is_old = losses.are_old(usable)
-        old_losses.add(usable.filter(is_old).select(HELD_SCHEMA.names))
-        rows.add(usable.filter(pc.invert(is_old)).select(HELD_SCHEMA.names))
+        rows.add(usable)
         files.update(pc.unique(usable.column("stored_file")).to_pylist())
         lost_records += matching.num_rows - usable.num_rows
-    if old_losses.rows:
-        capture_counts = np.zeros(len(places), np.int32)
-        for batch in captures.batches():
-            np.add.at(capture_counts, places.positions(batch), 1)
-        for batch in old_losses.batches():
-            positions = places.positions(batch)
-            rows.add(batch.filter(pa.array(own_rows[positions] >= capture_counts[positions])))
     return ReusableRecords(rows, frozenset(name for name in files if name is not None), lost_records)
-
-
-class _LossFilter:
-    """Rows of targets with lost records: decides how long another target believes them."""
-
-    def __init__(self, lake: Lake, slices: Collection[Slice]) -> None:
-        self._lake, self._slices = lake, slices
-        self._since = pa.scalar(datetime.now(UTC) - RECHECK_DELAY, TIMESTAMP)
-        self._recent_targets: pa.Array | None = None
-
-    def are_old(self, rows: pa.RecordBatch) -> pa.Array:
-        """For each row, whether it is a loss that is too old to be believed: it, or its target, was not asked for
-        lately."""
-        lost = pc.and_(pc.not_equal(rows.column("outcome"), "fetched"), pc.fill_null(rows.column("is_final"), False))
-        if not pc.any(lost).as_py():
-            return lost
-        if self._recent_targets is None:
-            rows_by_slice = read_slice_rows(self._lake, self._slices, (FETCH,)).values()
-            times = {row.slice_.target: row.note.get("last_attempt_at") for row in rows_by_slice}
-            recent = [slug for slug, at in times.items() if at and datetime.fromisoformat(at) >= self._since.as_py()]
-            self._recent_targets = pa.array(recent, pa.string())
-        is_recent_target = pc.is_in(rows.column("target"), value_set=self._recent_targets)
-        is_recent = pc.fill_null(pc.greater_equal(rows.column("fetched_at"), self._since), False)
-        return pc.and_(lost, pc.invert(pc.and_(is_recent_target, is_recent)))
 
 
 def find_overlapping(workspace: Workspace, slugs: Collection[str]) -> list[str]:

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from cc_pipeline.errors import Incomplete, UnconfirmedRemovals
+from cc_pipeline.errors import Incomplete
 from cc_pipeline.extraction.engine import LOCAL, Engine
 from cc_pipeline.extraction.failure_isolation import Throttling, run_isolated
 from cc_pipeline.extraction.fetch import fetch_captures
@@ -134,8 +134,7 @@ def _make_group(
     try:
         if "captures" in tables:
             group.run_stage(locate, slugs, ["captures"])
-            # unconfirmed removals are located: new captures beside them are fetched all the same
-            yield from group.end([slug for slug, e in group.errors().items() if not isinstance(e, UnconfirmedRemovals)])
+            yield from group.end([*group.errors()])
         for portion in group.portions(engine.captures):
             source.raise_if_stopped()
             if "records" in tables:
@@ -214,7 +213,7 @@ class _Group:
 
 
 def _find_fetched(run: RunState, crawl: str, slugs: Sequence[str]) -> list[str]:
-    """The targets among ``slugs`` for which a source ever gave anything."""
+    """The targets among ``slugs`` with a fetched record."""
     if not slugs:
         return []
     state = run.take(crawl, slugs)
@@ -222,5 +221,5 @@ def _find_fetched(run: RunState, crawl: str, slugs: Sequence[str]) -> list[str]:
     return [
         slug
         for slug, slices in state.target_slices.requested.items()
-        if all(state.slice_states[slice_].fetched for slice_ in slices)
+        if any((fetch := state.slice_states[slice_].fetch) and fetch.fetched for slice_ in slices)
     ]

@@ -173,18 +173,11 @@ def build_slice_requests(
     }
 
 
-def empty_obsolete_slices(
-    workspace: Workspace, stage: Stage, target_slices: TargetSlices, only_slugs: Collection[str] | None = None
-) -> None:
-    """Empties slices of ``stage`` that belong to an earlier division of a set, in the requested subsets.
-    ``only_slugs`` limits it to these sets. Call it after the current slices are committed. Raises
-    ``EnvironmentFault``."""
+def empty_obsolete_slices(workspace: Workspace, stage: Stage, target_slices: TargetSlices) -> None:
+    """Empties slices of ``stage`` that belong to an earlier division of a set, in the requested subsets. Call it after
+    the current slices are committed. Raises ``EnvironmentFault``."""
     for slug, current_slices in target_slices.requested.items():
-        obsolete_slices = (
-            find_obsolete_slices(workspace, stage, slug, current_slices)
-            if only_slugs is None or slug in only_slugs
-            else []
-        )
+        obsolete_slices = find_obsolete_slices(workspace, stage, slug, current_slices)
         if not obsolete_slices:
             continue
         if stage is FETCH:

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from cc_pipeline.extraction.fetch_counts import FetchSummary
 from cc_pipeline.extraction.reusable_records import count_lost_records
-from cc_pipeline.lake.content_digests import NOTHING
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, VERSION, Metrics, Slice, Stage, group_targets_by_crawl
 from cc_pipeline.lake.slices import SliceRow, read_epochs, read_slice_rows
 from cc_pipeline.records.range_plan import FetchEstimate
@@ -31,8 +30,7 @@ STAGES: Final = (LOCATE, FETCH, PARSE)
 class Lookup:
     """The note of a slice's lookup: the index (its kind and version), the version of the slice's definition, whether
     the index was complete, and the cost of a fetch of all its ``captures``. ``unlisted_captures`` of these are no
-    longer in the index that named them, which nobody accepted; ``removal`` is a digest of these. ``index`` is empty if
-    its version is not known."""
+    longer in the index that named them. ``index`` is empty if its version is not known."""
 
     located_by: str
     index: str
@@ -42,9 +40,7 @@ class Lookup:
     price: FetchEstimate
     index_files: int | None = None
     unread_files: int = 0
-    index_size: int | None = None
     unlisted_captures: int = 0
-    removal: str = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +77,8 @@ class SliceState:
 
     @property
     def fetch(self) -> FetchSummary | None:
-        """The note of the stored records; ``None`` if the source gave nothing at the last fetch of other captures."""
+        """The note of the last fetch."""
         row = self.fetched
-        return None if row is None or not row.note or row.note["is_failed"] else self.last_fetch
-
-    @property
-    def last_fetch(self) -> FetchSummary | None:
-        """The note of the last fetch, even if its source gave nothing and the rows stayed."""
-        row = self.rows.get(FETCH.label)
         return None if row is None or not row.note else _parse_fetch(row.note)
 
     def input_of(self, stage: Stage) -> Mapping[str, str] | None:
@@ -141,9 +131,7 @@ def parse_lookup(note: Mapping[str, Any]) -> Lookup:
         FetchEstimate(note["captures"], 0, note["fetch_requests"], note["fetch_bytes"], note["record_bytes"]),
         note["index_files"],
         note["unread_files"],
-        note["index_size"],
         note["unlisted"],
-        note["removal"],
     )
 
 
@@ -152,7 +140,8 @@ _SUMMARY_NAMES: Final = tuple(column.name for column in fields(FetchSummary) if 
 
 def _parse_fetch(note: Mapping[str, Any]) -> FetchSummary:
     values = {name: note[name] for name in _SUMMARY_NAMES}
-    values["last_attempt_at"] = datetime.fromisoformat(note["last_attempt_at"])
+    for name in ("last_attempt_at", "next_ask_at"):
+        values[name] = None if note[name] is None else datetime.fromisoformat(note[name])
     return FetchSummary(**values, stored={one["file"]: one["bytes"] for one in note["stored_files"]})
 
 

@@ -138,18 +138,16 @@ _LOOKUPS = {
     "looked_up_at": "max(looked_up_at)",
 }
 _FETCHES = {
-    **{name: f"sum({name})::BIGINT" for name in ("planned", "fetched", "quarantined", "missing")},
-    **{name: f"sum({name})::BIGINT" for name in ("pending", "retries_exhausted")},
+    **{name: f"sum({name})::BIGINT" for name in ("planned", "fetched", "pending", "lost")},
     "reason": "arg_max(reason, pending)",
     "example": "arg_max(example, pending)",
-    "unsuccessful_runs": "coalesce(min(unsuccessful_runs) FILTER (pending > 0), 0)",
-    "runs_without_response": "max(runs_without_response)",
+    "ask_pending": "sum(ask_pending)::BIGINT",
+    "asks": "coalesce(min(asks) FILTER (ask_pending > 0), 0)",
+    "failed_runs": "max(failed_runs)",
     "lost_reason": "max(lost_reason)",
-    "lost_top_file": "arg_max(lost_top_file, lost_in_top_file)",
-    "lost_in_top_file": "max(lost_in_top_file)",
     "mismatched": "sum(mismatched)::BIGINT",
-    **{name: f"bool_or({name})" for name in ("losses_unconfirmed", "mismatches_unconfirmed")},
     "last_attempt_at": "max(last_attempt_at)",
+    "next_ask_at": "min(next_ask_at)",
     "input_digest": "min(input_digest)",
 }
 
@@ -255,14 +253,14 @@ def publication_views(
         ViewSpec(
             "ledger",
             f"SELECT {_KEY}, subset, url, domain, warc_record_length, outcome, reason, detail, digest_check, attempts, "
-            "fetched_at, is_final, unsuccessful_runs FROM main.records",
-            "One outcome per planned capture: planned = fetched + quarantined + missing.",
+            "fetched_at, asks, last_ask_at FROM main.records",
+            "One outcome per planned capture: planned = fetched + pending + lost.",
             notes=notes_of(RECORD_COLUMNS),
         ),
         ViewSpec(
             "quarantine",
-            "SELECT * FROM main.records WHERE outcome = 'quarantined'",
-            "Quarantined records, with the reason.",
+            "SELECT * FROM main.records WHERE outcome <> 'fetched' AND stored_file IS NOT NULL",
+            "Captures that are not fetched, of which other bytes are stored, with the reason.",
             notes=notes_of(RECORD_COLUMNS),
         ),
         ViewSpec(

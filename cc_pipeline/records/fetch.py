@@ -40,10 +40,9 @@ class RecordsResult:
     ``reused`` captures were stored before this run, ``adopted`` ones came from the segments of a killed run.
     ``requests`` and ``bytes`` were spent on the source. ``files`` are the new complete files, ``stored`` all files that
     the rows name. ``settled`` are the files all of whose records are in the rows (or were in the table before).
-    ``fetched`` captures are good ones read in this run. ``answered``: the source gave something final for a capture, or
-    no request was sent; ``has_asked_source`` says whether one was sent. ``outcomes`` counts rows.
-    ``unchanged`` captures were requested again and did not change. Retire the journals of ``settled`` files
-    (``retire_journals``) after the rows were committed."""
+    ``fetched`` captures are good ones read in this run. ``source_gave_good_record``: now, or within a day before.
+    ``outcomes`` counts rows. Retire the journals of ``settled`` files (``retire_journals``) after the rows were
+    committed."""
 
     reused: int
     adopted: int
@@ -53,10 +52,8 @@ class RecordsResult:
     stored: frozenset[str]
     settled: tuple[str, ...]
     fetched: int
-    answered: bool
-    has_asked_source: bool
+    source_gave_good_record: bool
     outcomes: Mapping[str, int]
-    unchanged: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +83,7 @@ def fetch_records(
 ) -> RecordsResult:
     """Fetches, verifies and stores the ``planned`` captures, and adopts records of killed runs.
 
-    ``keep`` gets a row for each capture (``RECORD_SCHEMA``); captures that are requested again come last.
-    ``with_this_round`` completes the rows once the result says whether the source ``answered``. ``holding`` gets the
+    ``keep`` gets a row for each capture (``ANSWERED_SCHEMA``), which ``count_asks`` completes. ``holding`` gets the
     names of adopted files before anything is fetched. ``in_table`` returns the locations of all records that the table
     has of this crawl. It is called only if a killed run left records of other captures. ``scratch`` is a folder for
     rows that do not fit memory; the caller deletes it. Raises ``EnvironmentFault`` if the disk or the lake store fails.
@@ -128,7 +124,7 @@ def fetch_planned(
     writer = SegmentWriter(
         storage, crawl, order.commit, lambda kind, name: segment_head(kind, name, info), options.rotation
     )
-    run = FetchRun(transport, crawl, options, writer, progress, planned_count, files, halt)
+    run = FetchRun(transport, order, writer, progress, planned_count, files, halt)
     stats_before = replace(transport.stats)
     counts: Counter[str] = Counter()
     stored: set[str | None] = set()
@@ -147,7 +143,7 @@ def fetch_planned(
         writer.close()
     if halt is not None:
         # reports the last refusal too
-        halt(run.retry_policy.is_refused)
+        halt(run.source.is_refused)
     return RecordsResult(
         reused=run.reused,
         adopted=run.adopted,
@@ -157,10 +153,8 @@ def fetch_planned(
         stored=frozenset(name for name in stored if name is not None),
         settled=tuple(writer.files),
         fetched=run.fetched,
-        answered=run.answered,
-        has_asked_source=run.has_asked_source,
+        source_gave_good_record=run.source.gave_good_record,
         outcomes=counts,
-        unchanged=run.unchanged,
     )
 
 

@@ -13,16 +13,16 @@ import pyarrow as pa
 
 from cc_pipeline.processes import usable_cores
 from cc_pipeline.records.capture_states import Arrival, CaptureStates, Halt
-from cc_pipeline.records.orders import RecordOptions
+from cc_pipeline.records.orders import Order
 from cc_pipeline.records.outcomes import Outcomes
-from cc_pipeline.records.retry_policy import FetchRetryPolicy
 from cc_pipeline.records.segments import Row, SegmentWriter
-from cc_pipeline.records.verification import VerificationResult, verify_record
+from cc_pipeline.records.source_state import SourceState
+from cc_pipeline.records.verification import ExpectedRecord, VerificationResult, verify_record
 from cc_pipeline.records.wrap import wrap_member
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.transport.named_files import NamedPlaces
-from cc_pipeline.transport.ranges import ByteRange
+from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class FetchRun:
     """Gives every distinct (file, offset) among captures one outcome, group by group (:meth:`fetch_group`).
 
     ``reused`` captures had a stored outcome, ``adopted`` ones that of a killed run. ``fetched`` counts the good records
-    read so far, ``unchanged`` the captures that were requested again in vain.
+    read so far. ``source`` has what was learned of the source.
 
     Fetching runs in the transport's thread, storing in the caller's. If there are enough cores, a few threads inflate
     and compute digests (both release the interpreter's lock).
@@ -70,8 +70,7 @@ class FetchRun:
     def __init__(
         self,
         transport: Transport | NamedPlaces,
-        crawl: str,
-        options: RecordOptions,
+        order: Order,
         writer: SegmentWriter,
         progress: Progress | None,
         planned_count: int,
@@ -80,35 +79,39 @@ class FetchRun:
     ) -> None:
         """``planned_count`` distinct captures are to come, of so many ``files`` (0: they are seen in the first group).
         ``halt`` is asked before each range is."""
-        self.reused = self.adopted = self.fetched = self.unchanged = 0
-        self.has_asked_source = self._gave = False
-        self.retry_policy = FetchRetryPolicy(
-            options.give_up_after, files, gave_good_record=options.source_gave_good_record
-        )
-        self._transport, self._crawl, self._options, self._writer = transport, crawl, options, writer
-        self._progress, self._planned_count, self._halt = progress, planned_count, halt
-        self._finished_count = self._bytes = 0
-
-    @property
-    def answered(self) -> bool:
-        """Whether the source gave anything final for a capture, or no request was sent."""
-        return self._gave or not self.has_asked_source
+        options = order.options
+        self.reused = self.adopted = self.fetched = 0
+        self.source = SourceState(options.give_up_after, files, gave_good_record=options.source_gave_good_record)
+        self._transport, self._order, self._writer = transport, order, writer
+        self._progress, self._halt = progress, halt
+        self._planned_count, self._finished_count, self._bytes = planned_count, 0, 0
+        self._addresses: dict[str, str] = {}
 
     def fetch_group(self, captures: pa.Table, stored_rows: Iterable[Row], journaled_rows: Iterable[Row]) -> Outcomes:
         """Reads and stores the records of new captures that no stored row settles. Returns the outcomes of all. Raises
         ``EnvironmentFault`` if the disk fails."""
-        states = CaptureStates(captures, self._crawl, self._options, self.retry_policy, self._store, self._halt)
+        order = self._order
+        states = CaptureStates(
+            captures, order.crawl, order.options, order.asked_at, self.source, self._store, self._halt
+        )
         reused, adopted = states.reuse(stored_rows, journaled_rows)
-        with open_verifier_pool(self._options.examiners) as (pool, max_pending):
+        with open_verifier_pool(order.options.examiners) as (pool, max_pending):
             for requests in states.passes():
                 self._send(requests, states, pool, max_pending)
         states.finish()
+        self._ask_for_proof(states)
         self.reused, self.adopted = self.reused + reused, self.adopted + adopted
-        self.fetched, self.unchanged = self.fetched + states.fetched, self.unchanged + states.outcomes.unchanged
-        self.has_asked_source = self.has_asked_source or states.has_requests
-        self._gave = self._gave or states.gave
+        self.fetched += states.fetched
         self._finished_count += len(states.outcomes.by_name)
         return states.outcomes
+
+    def _ask_for_proof(self, states: CaptureStates) -> None:
+        """Asks the source for records that it gave before: where it gives none of them, no capture counts as lost."""
+        for answer in self._transport.read_many(states.proof_ranges()):
+            if isinstance(answer, RangeBytes):
+                assert isinstance(answer.tag, ExpectedRecord)
+                if verify_record(answer.data, answer.tag).reason is None:
+                    self.source.note_good_record(answer.key)
 
     def _send(self, requests: Iterator[ByteRange], states: CaptureStates, pool: Executor, max_pending: int) -> None:
         """Sends the requests of one pass, and adds their answers and the verdicts on them."""
@@ -118,7 +121,7 @@ class FetchRun:
                 self._bytes += len(answer.data)
             for arrival in states.add_answer(answer):
                 verdict = pool.submit(
-                    verify_record, arrival.data, arrival.expected, fail_on_digest=self._options.fail_on_digest
+                    verify_record, arrival.data, arrival.expected, fail_on_digest=self._order.options.fail_on_digest
                 )
                 pending.append((arrival, verdict))
                 if len(pending) >= max_pending:
@@ -137,9 +140,14 @@ class FetchRun:
 
     def _store(self, kind: str, member: bytes, content: bytes, row: Row) -> None:
         if kind == "warc":
-            address = self._transport.url(row["warc_filename"])
-            member = wrap_member(member, content, address, row["warc_record_offset"])
+            member = wrap_member(member, content, self._address_of(row["warc_filename"]), row["warc_record_offset"])
         self._writer.add(kind, member, row)
+
+    def _address_of(self, key: str) -> str:
+        """The address of an archive file; files come one after the other."""
+        if key not in self._addresses:
+            self._addresses = {key: self._transport.url(key)}
+        return self._addresses[key]
 
 
 def _add_verdict(states: CaptureStates, arrival: Arrival, verdict: Future[VerificationResult]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from cc_pipeline import SOFTWARE
 from cc_pipeline.records.range_plan import Coalescing
@@ -11,26 +12,21 @@ from cc_pipeline.records.segments import DEFAULT_ROTATION
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """Options of a fetch. ``fail_on_digest``: a payload whose digest differs from the index is quarantined; otherwise
+    """Options of a fetch. ``fail_on_digest``: a payload whose digest differs from the index is not fetched; otherwise
     the difference is only noted.
 
     ``group`` is the number of captures processed at a time, in whole files of the source if they fit; it bounds memory.
-    ``tries`` is the number of requests for bytes that are not the expected record. After ``give_up_after`` ranges in a
-    row without an answer no more are requested, because then the source fails and not the data.
-    ``source_gave_good_record``: within a day, before this fetch; nothing counts as lost at a source that gave none.
-    ``retry_settled`` requests quarantined and missing captures again, ``retry_mismatched`` those whose payload digest
-    differs from the index; their stored records stay if nothing better comes. ``forget_settled``: final outcomes become
-    pending if nothing comes. ``rotation`` is the size of a stored file in bytes. ``examiners`` is the number of threads
-    that inflate and verify (0: the caller's own); ``None`` leaves one core for fetching and one for storing."""
+    After ``give_up_after`` ranges in a row without an answer no more are requested, because then the source fails and
+    not the data. ``source_gave_good_record``: within a day, before this fetch. ``retry_lost`` requests lost captures
+    again; they stay lost if no good record comes. ``rotation`` is the size of a stored file in bytes. ``examiners`` is
+    the number of threads that inflate and verify (0: the caller's own); ``None`` leaves one core for fetching and one
+    for storing."""
 
     fail_on_digest: bool = False
     group: int = 50_000
-    tries: int = 3
     give_up_after: int = 25
     source_gave_good_record: bool = False
-    retry_settled: bool = False
-    retry_mismatched: bool = False
-    forget_settled: bool = False
+    retry_lost: bool = False
     rotation: int = DEFAULT_ROTATION
     examiners: int | None = None
     coalescing: Coalescing = field(default_factory=Coalescing)
@@ -40,9 +36,10 @@ class RecordOptions:
 @dataclass(frozen=True, slots=True)
 class Order:
     """One fetch of a crawl: ``commit`` names the new files and must be unused, ``plan`` (a digest) goes into their
-    warcinfo."""
+    warcinfo, ``asked_at`` is the time of its asks."""
 
     crawl: str
     commit: str
     plan: str = ""
     options: RecordOptions = field(default_factory=RecordOptions)
+    asked_at: datetime = field(default_factory=lambda: datetime.now(UTC))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,41 +13,44 @@ import pyarrow.compute as pc
 from cc_pipeline.capture_columns import NO_STATUS, RECORD_KEY_NAMES
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.surt import surt_key
+from cc_pipeline.records.asks import can_count
 from cc_pipeline.records.range_plan import FIRST_READ, MAX_RECORD_BYTES, longer
-from cc_pipeline.records.schema import FILLED_COLUMNS, OUTCOME_COLUMNS, RECORD_SCHEMA
+from cc_pipeline.records.schema import ANSWERED_SCHEMA, COUNTS, FILLED_COLUMNS, OUTCOME_COLUMNS
 from cc_pipeline.records.segments import Row
+from cc_pipeline.records.storage import STORED
 from cc_pipeline.records.verification import PARSER, VerificationResult
 
 #: The WARC file and the offset in it: the name of a capture within its crawl.
 Name = tuple[str, int]
 
 #: Values for an index row without a location, since the key columns of the table are never null.
-NO_LOCATION = {"warc_filename": "", "warc_record_offset": -1, "warc_record_length": 0}
-#: Reasons that depend on our options or code, so that the verdict may change: such final outcomes are not kept.
-_REPEATABLE_VERDICTS = ("bad_plan", "digest_mismatch")
-#: A reason that follows from the index alone, whatever the source gives.
-_NO_PLACE = "bad_plan"
-#: Rows held as Python objects at a time; bounds memory.
-_BATCH = 5_000
+NO_LOCATION: Final = {"warc_filename": "", "warc_record_offset": -1, "warc_record_length": 0}
+#: The columns of captures that are read row by row.
+_READ_COLUMNS: Final = (
+    "warc_filename", "warc_record_offset", "warc_record_length", "archive_format", "url", "url_surtkey",
+    "content_digest",
+)  # fmt: skip
+#: The columns of a record that another target can take over.
+_RECORD_COLUMNS: Final = (*OUTCOME_COLUMNS, *FILLED_COLUMNS)
+#: Rows of a batch; bounds memory.
+_BATCH: Final = 5_000
 
 
 class Outcomes:
     """``first_rows`` maps each distinct (file, offset) of ``captures`` to its first row; ``by_name`` has the outcomes
-    so far."""
+    so far, without their nulls. ``asked_at`` is the time of the asks."""
 
-    def __init__(self, captures: pa.Table) -> None:
+    def __init__(self, captures: pa.Table, asked_at: datetime) -> None:
         self.first_rows: dict[Name, int] = {}
         self.by_name: dict[Name, Row] = {}
-        self.columns: dict[str, list[Any]] = {name: _values(captures.column(name)) for name in RECORD_KEY_NAMES}
-        self._rows = captures.num_rows
-        self._rounds: dict[Name, int] = {}
-        self._previous: dict[Name, Row] = {}
-        self._lost_now: set[Name] = set()
+        self.columns: dict[str, list[Any]] = {name: _values(captures.column(name)) for name in _READ_COLUMNS}
+        self._captures, self._asked_at = captures, asked_at
+        #: The stored rows of captures that are not fetched.
+        self._unfetched: dict[Name, Row] = {}
         self._grown: dict[Name, int] = {}
-        #: Captures that kept their previous outcome because nothing better came.
-        self.unchanged = 0
-        for row in range(captures.num_rows):
-            self.first_rows.setdefault(self.name(row), row)
+        names = zip(self.columns["warc_filename"], self.columns["warc_record_offset"], strict=True)
+        for row, name in enumerate(names):
+            self.first_rows.setdefault(name, row)
 
     def name(self, row: int) -> Name:
         """Returns the name of the capture in ``row``."""
@@ -69,134 +73,117 @@ class Outcomes:
         """Returns the rows, one for each capture, that have no outcome yet."""
         return [row for name, row in self.first_rows.items() if name not in self.by_name]
 
-    def take(self, rows: Iterable[Row], usable: Callable[[Row], bool], stays: Callable[[Row], bool]) -> int:
-        """Takes the outcome of ``rows`` that are ``usable`` and have stored bytes or are final; returns for how many
-        captures.
-
-        Of the other rows it stores the number of rounds, and the rows that ``stays`` accepts.
-        These stay if nothing better comes. A loss that was recorded with another length is ignored.
-        """
-        taken_count = 0
+    def take(self, rows: Iterable[Row], usable: Callable[[Row], bool]) -> int:
+        """Takes the records among ``rows`` that are ``usable``, and returns for how many captures. Of captures that are
+        not fetched it notes the row with the most asks, whichever target asked."""
+        count_before = len(self.by_name)
         for row in rows:
             name = (row["warc_filename"], row["warc_record_offset"])
-            outcome = self.by_name.get(name)
-            # a record that any target has counts, even if another target lost it
-            is_better = outcome is not None and outcome["outcome"] != "fetched" and row["outcome"] == "fetched"
-            if name not in self.first_rows or (outcome and not is_better) or self._is_of_other_bytes(row, name):
+            if name not in self.first_rows or not usable(row):
                 continue
-            if row.get("is_final") is False:
-                self._rounds[name] = max(self._rounds.get(name, 0), row.get("unsuccessful_runs") or 0)
-            if not usable(row) or (row["stored_file"] is None and not row.get("is_final")):
-                if stays(row):
-                    self._previous[name] = self._stored_outcome(row)
-                continue
-            self.by_name[name] = self._stored_outcome(row)
-            taken_count += outcome is None
-        return taken_count
+            if row["outcome"] == "fetched":
+                self.by_name.setdefault(name, _select(row, _RECORD_COLUMNS))
+            elif not self._is_of_other_bytes(row, name):
+                noted = self._unfetched.get(name)
+                if noted is None or _asks_of(row) > _asks_of(noted):
+                    self._unfetched[name] = _select(row, OUTCOME_COLUMNS)
+        return len(self.by_name) - count_before
+
+    def keep_lost(self) -> int:
+        """Makes captures lost that any target lost; returns how many."""
+        lost = {
+            name: row for name, row in self._unfetched.items() if row["outcome"] == "lost" and name not in self.by_name
+        }
+        self.by_name |= lost
+        return len(lost)
 
     def _is_of_other_bytes(self, row: Row, name: Name) -> bool:
-        """Whether the row is a loss that was recorded with another length: it says nothing about the capture now."""
-        index_length, stored_length = (
-            self.columns["warc_record_length"][self.first_rows[name]],
-            row.get("warc_record_length"),
-        )
-        return (
-            row["outcome"] != "fetched" and None not in (index_length, stored_length) and index_length != stored_length
-        )
+        """Whether the row was recorded with another length: it says nothing about the capture now."""
+        index_length = self.columns["warc_record_length"][self.first_rows[name]]
+        return None not in (index_length, row["warc_record_length"]) and index_length != row["warc_record_length"]
 
-    @staticmethod
-    def _stored_outcome(row: Row) -> Row:
-        return {key: _plain(row.get(key)) for key in (*OUTCOME_COLUMNS, *FILLED_COLUMNS)}
-
-    def set_aside(self, row: int, outcome: Row, *, settled: bool) -> bool:
-        """Gives the capture in ``row`` an outcome that is not ``fetched``, and returns whether it did. A previous
-        outcome stays if the new one is not final, or if the previous record was good."""
-        name = self.name(row)
-        previous = self._previous.get(name)
-        if self.is_good(row):
-            return False
-        if previous is not None and (not settled or previous["outcome"] == "fetched"):
-            self.unchanged += self.by_name.get(name) is not previous
-            self.by_name[name] = previous
-            return False
-        self.by_name[name] = outcome | {"is_final": settled}
-        if settled and outcome["reason"] != _NO_PLACE:
-            self._lost_now.add(name)
-        return True
-
-    @property
-    def lost_now(self) -> int:
-        """The number of captures that this run found lost, and that :meth:`reopen` would make pending again."""
-        return len(self._not_good_now())
-
-    def reopen(self) -> None:
-        """Makes the captures pending that this run found lost."""
-        for name in self._not_good_now():
-            self.by_name[name] = self._previous.get(name) or self.by_name[name] | {"is_final": False}
-        self._lost_now.clear()
-
-    def _not_good_now(self) -> list[Name]:
-        return [name for name in self._lost_now if self.by_name[name]["outcome"] != "fetched"]
-
-    def has_new_bytes(self, row: int) -> bool:
-        """Whether this run has kept bytes of the capture in ``row``, good or bad."""
-        name = self.name(row)
-        outcome = self.by_name.get(name)
-        return outcome is not None and outcome["outcome"] != "missing" and outcome is not self._previous.get(name)
+    def was_requested(self, row: int) -> bool:
+        """Whether the capture in ``row`` was requested in vain in an earlier run."""
+        stored_row = self._unfetched.get(self.name(row))
+        return stored_row is not None and stored_row["attempts"] > 0
 
     def is_good(self, row: int) -> bool:
         """Whether the capture in ``row`` is fetched."""
         outcome = self.by_name.get(self.name(row))
         return outcome is not None and outcome["outcome"] == "fetched"
 
-    def lose(self, row: int, reason: str, detail: str, attempts: int, *, settled: bool) -> None:
-        """Makes the capture in ``row`` missing, unless its bytes were kept or a previous outcome stays."""
-        if not self.has_new_bytes(row):
-            self.set_aside(row, _outcome("missing", reason, detail, attempts), settled=settled)
+    @property
+    def has_asks(self) -> bool:
+        """Whether a request of this run is an ask, if the source is sound."""
+        return any(outcome.get(COUNTS.name) for outcome in self.by_name.values())
+
+    def fail(self, row: int, reason: str, detail: str | None, attempts: int, *, counts: bool) -> Row | None:
+        """Notes that the capture in ``row`` was requested in vain: it is pending. Stored bytes of earlier answers stay,
+        and so does a lost row (then the result is ``None``). ``counts``: the failure is of this capture."""
+        name = self.name(row)
+        stored_row = self._unfetched.get(name, {})
+        if self.is_good(row) or stored_row.get("outcome") == "lost":
+            self.by_name.setdefault(name, stored_row)
+            return None
+        outcome = _outcome("pending", reason, detail, attempts)
+        bytes_of = self.by_name.get(name) or stored_row
+        outcome |= {column: bytes_of[column] for column in STORED if column in bytes_of}
+        outcome |= {column: stored_row[column] for column in ("asks", "last_ask_at") if column in stored_row}
+        outcome[COUNTS.name] = counts and can_count(reason, _time(outcome.get("last_ask_at")), self._asked_at)
+        outcome["warc_filename"], outcome["warc_record_offset"] = name
+        self.by_name[name] = outcome
+        return outcome
+
+    def skip(self, row: int, reason: str, detail: str) -> None:
+        """Notes that the capture in ``row`` was not requested: what is known of it stays, or it is pending."""
+        name = self.name(row)
+        self.by_name[name] = self._unfetched.get(name) or _outcome("pending", reason, detail, 0)
+
+    def lose(self, row: int, reason: str, detail: str) -> None:
+        """Makes the capture in ``row`` lost at once."""
+        self.by_name[self.name(row)] = _outcome("lost", reason, detail, 0)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yields one row per capture, in their order (``RECORD_SCHEMA``). Their ``unsuccessful_runs`` do not count this
-        run yet."""
-        for start in range(0, self._rows, _BATCH):
-            rows = [self._row(row) for row in range(start, min(start + _BATCH, self._rows))]
-            yield pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA)
-
-    def _row(self, row: int) -> Row:
-        name = self.name(row)
-        values: Row = {key: self.columns[key][row] for key in RECORD_KEY_NAMES}
-        outcome = self.by_name[name]
-        for key in OUTCOME_COLUMNS:
-            values[key] = outcome[key]
-        if values["is_final"] is False:
-            values["unsuccessful_runs"] = self._rounds.get(name, 0)
-        values["fetch_time"] = _plain(values["fetch_time"])
-        if values["fetch_status"] == NO_STATUS:
-            values["fetch_status"] = None
-        for key in FILLED_COLUMNS:
-            if values[key] is None:
-                values[key] = outcome[key]
-        for key, nothing in NO_LOCATION.items():
-            if values[key] is None:
-                values[key] = nothing
-        return values
+        """Yields one row per capture, in their order (``ANSWERED_SCHEMA``). The asks of this run are not counted
+        yet."""
+        names = zip(self.columns["warc_filename"], self.columns["warc_record_offset"], strict=True)
+        outcomes = [self.by_name[name] for name in names]
+        for start in range(0, len(outcomes), _BATCH):
+            captures = self._captures.slice(start, _BATCH).combine_chunks()
+            yield _build_batch(captures, outcomes[start : start + _BATCH])
 
 
-def is_settled(row: Row) -> bool:
-    """Whether a stored row is a final loss whose verdict would be the same now."""
-    return bool(row.get("is_final")) and row["reason"] not in _REPEATABLE_VERDICTS
+def _build_batch(captures: pa.Table, outcomes: list[Row]) -> pa.RecordBatch:
+    """Returns rows of captures with their outcomes, which fill in what the index does not have."""
+    columns = []
+    for field in ANSWERED_SCHEMA:
+        name = field.name
+        if name in RECORD_KEY_NAMES:
+            column = captures.column(name).cast(field.type)
+            if name == "fetch_status":
+                column = pc.if_else(pc.equal(column, NO_STATUS), None, column)
+            if name in FILLED_COLUMNS and column.null_count:
+                column = pc.coalesce(column, pa.array([outcome.get(name) for outcome in outcomes], field.type))
+            if name in NO_LOCATION and column.null_count:
+                column = column.fill_null(NO_LOCATION[name])
+            column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        else:
+            nothing = _NOTHING.get(name)
+            column = pa.array([outcome.get(name, nothing) for outcome in outcomes], field.type)
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=ANSWERED_SCHEMA)
 
 
-def with_this_round(records: pa.RecordBatch) -> pa.RecordBatch:
-    """Counts a run in which the source gave something in the ``unsuccessful_runs`` of pending captures.
+#: Values of columns that an outcome need not have.
+_NOTHING: Final = {"asks": 0, COUNTS.name: False}
 
-    Whether it did is known only at the end of the run, when most rows are in a spill file.
-    """
-    place = RECORD_SCHEMA.get_field_index("unsuccessful_runs")
-    is_open = pc.fill_null(pc.invert(records.column("is_final")), False)
-    rounds = records.column(place)
-    return records.set_column(
-        place, RECORD_SCHEMA.field(place), pc.if_else(is_open, pc.add(rounds, pa.scalar(1, rounds.type)), rounds)
-    )
+
+def _select(row: Row, names: Iterable[str]) -> Row:
+    return {name: _plain(row[name]) for name in names if row.get(name) is not None}
+
+
+def _asks_of(row: Row) -> tuple[bool, int, int]:
+    return row["outcome"] == "lost", row.get("asks") or 0, _plain(row.get("last_ask_at")) or 0
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
@@ -215,13 +202,14 @@ def columns_of_url(url: str) -> Row:
     return {"url": url, "url_surtkey": surt_key(url), "domain": domain}
 
 
-def outcome_of(verdict: VerificationResult, attempts: int) -> Row:
-    """Returns the outcome columns of a record: fetched, or quarantined with the verdict's reason."""
-    outcome = _outcome("fetched" if verdict.reason is None else "quarantined", verdict.reason, verdict.detail, attempts)
-    outcome["digest_check"] = verdict.digest_check
+def columns_of_verdict(verdict: VerificationResult, attempts: int) -> Row:
+    """Returns the outcome columns of a good record."""
+    row = _outcome("fetched", None, verdict.detail, attempts)
+    row["digest_check"] = verdict.digest_check
+    row["warc_record_length"] = len(verdict.member)
     record = verdict.record
     if record is not None:
-        outcome |= {
+        row |= {
             "record_type": record.record_type,
             "payload_length": len(record.payload),
             "truncated": record.truncated,
@@ -231,19 +219,20 @@ def outcome_of(verdict: VerificationResult, attempts: int) -> Row:
             "content_digest": None if record.record_type == "revisit" else record.payload_digest,
             "content_mime_type": record.declared_mime,
         }
-    return outcome
-
-
-def _outcome(word: str, reason: str | None, detail: str | None, attempts: int) -> Row:
-    row: Row = dict.fromkeys((*OUTCOME_COLUMNS, *FILLED_COLUMNS))
-    row |= {"outcome": word, "reason": reason, "detail": detail, "attempts": attempts}
-    row |= {"fetched_at": _milliseconds(datetime.now(UTC)), "parser": PARSER}
     return row
 
 
+def _outcome(word: str, reason: str | None, detail: str | None, attempts: int) -> Row:
+    return {
+        "outcome": word, "reason": reason, "detail": detail, "attempts": attempts,
+        "fetched_at": int(time.time() * 1000), "parser": PARSER,
+    }  # fmt: skip
+
+
 def _plain(value: Any) -> Any:
-    return _milliseconds(value) if isinstance(value, datetime) else value
+    """Returns a time as milliseconds, as journals have it, and any other value as it is."""
+    return round(value.timestamp() * 1000) if isinstance(value, datetime) else value
 
 
-def _milliseconds(moment: datetime) -> int:
-    return int(moment.timestamp() * 1000)
+def _time(milliseconds: int | None) -> datetime | None:
+    return None if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, UTC)

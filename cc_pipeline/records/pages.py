@@ -27,7 +27,7 @@ def page_of(item: tuple[Row, bytes | None], failure: str | None = None) -> PageI
     """Returns the page to parse for one row of ``records`` and its stored bytes (``None``: missing or unreadable).
 
     For a capture that was not fetched, whose bytes are missing, or whose page has a ``failure``, it returns a finished
-    page with the reason, because every row of ``records`` gets exactly one row of ``page_metadata``.
+    page that says so, because every row of ``records`` gets exactly one row of ``page_metadata``.
     """
     row, member = item
     keys = PageInput(payload=b"", **{key: row[key] for key in _KEYS})
@@ -35,8 +35,9 @@ def page_of(item: tuple[Row, bytes | None], failure: str | None = None) -> PageI
         return failed_page(keys, "ParseFailed", failure)
     bare = replace(keys, http_status=row["fetch_status"])
     if row["outcome"] != "fetched" or member is None:
-        reason = ": ".join(part for part in (row["reason"], row["detail"]) if part) or "its stored bytes are gone"
-        return failed_page(bare, "Quarantined" if row["outcome"] == "quarantined" else "Missing", reason)
+        # why is in the ledger: it may change with each request, and the page is not made anew for that
+        is_lost = row["outcome"] == "fetched"
+        return failed_page(bare, "Missing", "its stored bytes are gone" if is_lost else "not fetched; see the ledger")
     read = arc.read_record if row["archive_format"] == "arc" else warc.read_record
     try:
         record = read(member, row["stored_file"], row["stored_offset"])

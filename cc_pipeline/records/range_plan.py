@@ -3,7 +3,7 @@ half a MiB."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,11 +16,9 @@ from cc_pipeline.errors import UserInputError
 
 #: Maximum compressed bytes of a record. Common Crawl's stay below 10 MiB; a larger length field is an error.
 MAX_RECORD_BYTES = 128 << 20
-#: Bytes of a range that is requested after a longer one failed.
-SHORT_RANGE = 8 << 20
 #: Bytes that are read if the length of a record is not known: nine records in ten are no longer.
 FIRST_READ = 64 << 10
-#: Bytes of a range with a record of unknown length, at most.
+#: Bytes of a range with records of unknown length.
 _OPEN_ENDED_SPAN = 2 << 20
 #: The factor by which the next read grows if a record is longer.
 _GROWS = 8
@@ -35,8 +33,8 @@ class Coalescing:
     """Records of one file are requested together if at most ``gap`` unneeded bytes lie between them and the whole range
     stays within ``span`` bytes (a single record may be larger).
 
-    At the rate of a polite client, a request costs as much time as 1.25 MB at 100 Mbit/s. A range is in memory, and a
-    broken connection means to request it again. If the length of a record is unknown, the range is shorter.
+    At the rate of a polite client, a request costs as much time as 1.25 MB at 100 Mbit/s. A broken range is requested
+    anew, so it is short. If the length of a record is unknown, the range is shorter.
     """
 
     gap: int = 512 << 10
@@ -126,22 +124,6 @@ def _join_places(
         stop = max(stop, end)
     if file is not None:
         yield file, start, stop, members
-
-
-def split_range(planned: PlannedRange, offsets: Sequence[int], lengths: Sequence[int], size: int) -> list[PlannedRange]:
-    """Splits ``planned`` into parts that end with the first record to reach ``size`` bytes, unless the next record
-    overlaps it. Bytes between two parts are in none. ``offsets`` and ``lengths`` are those of all rows, by number."""
-    parts: list[PlannedRange] = []
-    start = stop = offsets[planned.rows[0]]
-    members: list[int] = []
-    for row in planned.rows:
-        offset = offsets[row]
-        if members and stop - start >= size and offset >= stop:
-            parts.append(PlannedRange(planned.key, start, stop - start, tuple(members)))
-            start, stop, members = offset, offset, []
-        members.append(row)
-        stop = max(stop, offset + lengths[row])
-    return [*parts, PlannedRange(planned.key, start, stop - start, tuple(members))]
 
 
 def group_by_file(captures: Iterable[pa.RecordBatch], max_captures: int) -> Iterator[pa.Table]:

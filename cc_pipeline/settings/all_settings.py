@@ -199,13 +199,12 @@ class Settings:
     )
     max_lost: float = setting(
         0.05,
-        help="maximum share of a command's captures (of at least 100) that a source may have lost, "
-        "and of a target's captures that an index may drop. Above it the losses are unconfirmed: "
-        "status 3 ([faults.md](faults.md#what-counts-as-lost))",
+        help="maximum share of a command's captures that a source may lack. Above it the source counts as ill: nothing "
+        "counts towards a loss, and the command ends with status 3 ([faults.md](faults.md#what-counts-as-lost))",
         check=is_share,
     )
-    accept_losses: tuple[str, ...] = setting(
-        (), help="numbers of losses that you accept, as a run printed them (`--accept-losses`)"
+    accept_removals: bool = setting(
+        False, help="remove captures that the index no longer lists (`run --accept-removals`)"
     )
     extractor: str = setting(
         "fast",

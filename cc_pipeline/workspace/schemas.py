@@ -86,14 +86,12 @@ LOOKUPS_COLUMNS: Final = (
     Column("record_bytes", pa.int64(), "Compressed bytes of all records", nullable=False),
     Column("fetch_bytes", pa.int64(), "Bytes to request for all records", nullable=False),
     Column("fetch_requests", pa.int64(), "Requests for all records", nullable=False),
-    Column("index_size", pa.int64(), "Files that the index lists; for ZipNum the bytes of its cluster.idx"),
     Column(
         "unlisted",
         pa.int64(),
-        "Captures that the index listed earlier and lists no longer; this is unconfirmed",
+        "Captures that the index listed earlier and lists no longer; run --accept-removals removes them",
         nullable=False,
     ),
-    Column("removal", pa.string(), "Digest of the unlisted captures; empty if there are none", nullable=False),
     Column(
         "repeated",
         pa.int64(),
@@ -108,32 +106,22 @@ _STORED_FILES: Final = pa.list_(pa.struct([pa.field("file", pa.string()), pa.fie
 FETCHES_COLUMNS: Final = (
     CRAWL,
     Column("target", pa.string(), "Slug of the target", nullable=False),
-    Column("planned", pa.int64(), "Planned captures: the sum of fetched, quarantined and missing", nullable=False),
-    Column("fetched", pa.int64(), "Captures with that outcome", nullable=False),
-    Column("quarantined", pa.int64(), "Captures with that outcome", nullable=False),
-    Column("missing", pa.int64(), "Captures with that outcome", nullable=False),
+    Column("planned", pa.int64(), "Planned captures: the sum of fetched, pending and lost", nullable=False),
+    Column("fetched", pa.int64(), "Captures whose records are stored", nullable=False),
     Column("pending", pa.int64(), "Captures that are not fetched and will be requested again", nullable=False),
-    Column(
-        "retries_exhausted",
-        pa.int64(),
-        "Pending captures that schedules no longer request, after too many attempts",
-        nullable=False,
-    ),
+    Column("lost", pa.int64(), "Captures that did not come at three asks", nullable=False),
     Column("reason", pa.string(), "Most frequent reason of the pending captures"),
     Column("example", pa.string(), "A pending capture, with its reason in words"),
+    Column("ask_pending", pa.int64(), "Pending captures whose reason counts towards a loss", nullable=False),
+    Column("asks", pa.int32(), "Asks of these captures that counted; the smallest number", nullable=False),
     Column(
-        "unsuccessful_runs",
+        "failed_runs",
         pa.int32(),
-        "Runs that requested a pending capture in vain while the source returned others; the smallest number",
-        nullable=False,
-    ),
-    Column(
-        "runs_without_response",
-        pa.int32(),
-        "Latest consecutive runs in which the source returned nothing",
+        "Latest consecutive fetches after which captures were pending for other reasons",
         nullable=False,
     ),
     Column("last_attempt_at", TIMESTAMP, "Time of the last fetch", nullable=False),
+    Column("next_ask_at", TIMESTAMP, "Time from which schedules request pending captures; null if none are pending"),
     Column("input_digest", pa.string(), "Digest of the captures and options of the fetch", nullable=False),
     Column("stored_bytes", pa.int64(), "Bytes of the stored records", nullable=False),
     Column(
@@ -144,33 +132,11 @@ FETCHES_COLUMNS: Final = (
     ),
     Column("lost_reason", pa.string(), "Most frequent reason of the lost captures"),
     Column(
-        "lost_top_file",
-        pa.string(),
-        "Archive file with the most lost captures (final, not fetched)",
-    ),
-    Column("lost_in_top_file", pa.int64(), "Lost captures in that file", nullable=False),
-    Column("losses", pa.string(), "Digest of the lost captures", nullable=False),
-    Column("losses_accepted", pa.string(), "Digest of the lost captures that were accepted; null if none were"),
-    Column(
-        "losses_unconfirmed", pa.bool_(), "Whether the losses are unconfirmed, since they are so many", nullable=False
-    ),
-    Column(
         "mismatched",
         pa.int64(),
         "Fetched captures with another payload digest than in the index",
         nullable=False,
     ),
-    Column("mismatches", pa.string(), "Digest of the captures counted in mismatched", nullable=False),
-    Column(
-        "mismatches_confirmed", pa.string(), "Digest of the mismatches that a second fetch confirmed; null if none were"
-    ),
-    Column(
-        "mismatches_unconfirmed",
-        pa.bool_(),
-        "Whether the mismatches are unconfirmed, since they are so many: they are fetched once more",
-        nullable=False,
-    ),
-    Column("second_looks", pa.int32(), "How often lost captures were fetched again", nullable=False),
 )
 FETCHES_SCHEMA: Final = schema_of(FETCHES_COLUMNS)
 

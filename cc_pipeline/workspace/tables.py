@@ -33,8 +33,9 @@ BY_CRAWL = ("crawl",)
 #: Columns about the origin of a row. Two equal captures may differ in them.
 _LOOKUP_COLUMNS = ("located_by", "index_file", "index_position", "condition_match")
 _STORED = (
-    "condition_match", "detail", "stored_file", "stored_offset", "stored_length", "attempts", "fetched_at",
-    "parser", "unsuccessful_runs",
+    "condition_match", "stored_file", "stored_offset", "stored_length", "attempts", "fetched_at", "parser",
+    # of a capture that is not fetched, whose page does not say why
+    "outcome", "reason", "detail", "asks", "last_ask_at",
 )  # fmt: skip
 _PARSED_BY = ("parser", "parser_version", "source_file")
 

@@ -162,9 +162,13 @@ class Workspace:
         return {}
 
     @cached_property
-    def accepted_losses(self) -> set[str]:
-        """Numbers of accepted losses: each is of all captures that a target lost in a crawl."""
-        return set(self.settings.accept_losses)
+    def accepts_removals(self) -> bool:
+        """Whether lookups remove captures that the index no longer lists."""
+        return self.settings.accept_removals
+
+    def accept_removals(self) -> None:
+        """Makes lookups with this workspace remove captures that the index no longer lists."""
+        self.__dict__["accepts_removals"] = True
 
     @cached_property
     def clusters(self) -> Clusters:

@@ -68,7 +68,6 @@ def test_every_method_refuses_a_keyword_in_its_own_name(tmp_path: Path, method: 
             "Search these crawls again: -c CC-MAIN-2024-22 -c CC-MAIN-2018-05",
             'Search these crawls again: crawls=["CC-MAIN-2024-22", "CC-MAIN-2018-05"]',
         ),
-        ("accept it: --accept-losses 12 --accept-losses 9", 'accept it: accept_losses=["12", "9"]'),
         ("add it: cc-pipeline files captures FILE --name mine", "add it: home.add_captures('FILE', 'mine')"),
         ("cc-pipeline run TARGET --crawl CRAWL. For another home:", 'home.run("TARGET", "CRAWL"). For another home:'),
         ("For another home: --home FOLDER.", 'For another home: cc_pipeline.open("FOLDER").'),

@@ -24,12 +24,12 @@ from cc_pipeline.automation.due import (
 from cc_pipeline.automation.staleness import assess_crawl
 from cc_pipeline.extraction.crawl_plan import CrawlPlan
 from cc_pipeline.extraction.fetch_counts import SliceFetchCounts
-from cc_pipeline.extraction.loss_policy import build_fetch_notes
+from cc_pipeline.extraction.fetch_notes import build_fetch_notes
 from cc_pipeline.extraction.plan import Index, Plan, Reason, ReasonKind, SlicePlan
 from cc_pipeline.extraction.slice_selection import TargetSlices
 from cc_pipeline.extraction.slice_state import SliceState
 from cc_pipeline.lake.slice import Slice
-from cc_pipeline.lake.slices import SliceRow
+from cc_pipeline.lake.slices import SliceRow, TableState
 
 LISTED = ["C5", "C4", "C3", "C2", "C1"]
 
@@ -241,27 +241,17 @@ def test_automation_makes_again_what_needs_no_agreement(why: ReasonKind) -> None
     assert assess_crawl(looked(SlicePlan(MINE, locate=Reason(why)), harvested=False), NOW).stale == set()
 
 
-def test_what_a_source_did_not_give_waits_longer_each_time_and_is_given_up() -> None:
-    def stands(minutes: int, **more: int) -> tuple[set[str], set[str]]:
-        counts = {"unsuccessful_runs": 0, "runs_without_response": 1, "pending": 9, "retries_exhausted": 0} | more
-        figures = SliceFetchCounts(
-            slice_=MINE, planned=9, fetched=0, quarantined=0, missing=9, reason=None, example=None,
-            **{name: counts[name] for name in ("pending", "retries_exhausted", "unsuccessful_runs")},
-        )  # fmt: skip
+def test_pending_captures_are_due_when_their_note_says_so() -> None:
+    def stands(minutes: int, pending: int = 9) -> tuple[set[str], set[str]]:
+        counts = SliceFetchCounts(slice_=MINE, planned=9, fetched=9 - pending, pending=pending, lost=0)
         input_ = {"version": "1", "digest_policy": "record", "captures": "0", "state": "pending"}
-        without_response = {MINE: counts["runs_without_response"]}
-        note = build_fetch_notes({MINE: figures}, {MINE: input_}, without_response)[MINE]
-        note["last_attempt_at"] = (NOW - timedelta(minutes=minutes)).isoformat()
-        found = assess_crawl(looked(SlicePlan(MINE), SliceRow(MINE, "fetch", 0, 1, note=note)), NOW)
+        asked_at = NOW - timedelta(minutes=minutes)
+        note = build_fetch_notes({MINE: counts}, {MINE: input_}, {MINE: None}, asked_at)[MINE]
+        row = SliceRow(MINE, "fetch", 0, 1, tables={"records": TableState(1, 9)}, note=note)
+        found = assess_crawl(looked(SlicePlan(MINE), row), NOW)
         return set(found.due), set(found.waiting)
 
     assert stands(20) == (set(), {"set-x"})
-    assert stands(40) == ({"set-x"}, set())
-    assert stands(40, runs_without_response=2) == (set(), {"set-x"})
-    assert stands(100, unsuccessful_runs=3, runs_without_response=0) == (set(), {"set-x"})
-    assert stands(130, unsuccessful_runs=3, runs_without_response=0) == ({"set-x"}, set())
-    # a source that is down is asked at least every other day
-    assert stands(24 * 60, runs_without_response=40) == (set(), {"set-x"})
-    assert stands(3 * 24 * 60, runs_without_response=40) == ({"set-x"}, set())
-    assert stands(40, retries_exhausted=9) == (set(), set())
+    assert stands(30) == ({"set-x"}, set())
+    assert stands(-20) == ({"set-x"}, set()), "a time in the future is no time"
     assert stands(40, pending=0) == (set(), set())

@@ -139,8 +139,8 @@ def test_pages_that_were_taken_away_are_to_be_parsed(home: Workspace) -> None:
 def test_captures_of_several_targets_are_counted_once_as_sql_does(home: Workspace) -> None:
     """Also where the targets say different things of one capture: a fetched record counts before another."""
     counts = (
-        "SELECT count(*), count(*) FILTER (outcome = 'fetched'), count(*) FILTER (outcome <> 'fetched' AND is_final IS "
-        "NOT true), count(*) FILTER (outcome = 'fetched' AND digest_check = 'mismatch') FROM ledger"
+        "SELECT count(*), count(*) FILTER (outcome = 'fetched'), count(*) FILTER (outcome = 'pending'), "
+        "count(*) FILTER (outcome = 'fetched' AND digest_check = 'mismatch') FROM ledger"
     )
 
     def compare() -> tuple[Any, ...]:
@@ -157,7 +157,7 @@ def test_captures_of_several_targets_are_counted_once_as_sql_does(home: Workspac
         changed = rows.to_pylist()
         for place, row in enumerate(changed):
             if place % (number + 2) == 0:
-                row |= {"outcome": "missing", "reason": "not_found", "is_final": place % 4 == 0}
+                row |= {"outcome": "lost" if place % 4 == 0 else "pending", "reason": "not_found"}
             elif place % 5 == 0:
                 row["digest_check"] = "mismatch"
         return pa.Table.from_pylist(changed, rows.schema)

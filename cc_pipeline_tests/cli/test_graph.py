@@ -22,7 +22,7 @@ def test_replay_brings_back_what_was_damaged_and_parses_it(cli: Cli, world: Worl
         "SELECT content.title FROM page_metadata WHERE warc_filename = "
         f"'{world.damaged.warc_filename}' AND warc_record_offset = {world.damaged.warc_record_offset}"
     )
-    assert published(world, "SELECT count(*) FROM ledger WHERE outcome = 'quarantined'") == [(1,)]
+    assert published(world, "SELECT count(*) FROM quarantine") == [(1,)]
     assert published(world, title) in ([], [(None,)])
     said = cli("run", "--refetch", "-c", NEW, "example.com", "--home", world.home)
     assert said.status == 0, said.err

@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,10 +19,7 @@ import cc_pipeline
 from cc_pipeline.cli import run_report
 from cc_pipeline.cli.app import app
 from cc_pipeline.extension import extensions
-from cc_pipeline.lake.slice import FETCH, Slice
-from cc_pipeline.lake.slices import commit_slices, read_base
-from cc_pipeline.settings import load_settings
-from cc_pipeline.workspace.workspace import open_workspace
+from cc_pipeline.lake.slice import Slice
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 
 pytestmark = pytest.mark.xdist_group("cli")
@@ -129,35 +125,6 @@ def test_a_capture_of_several_targets_counts_once(cli: Cli, world: World, tmp_pa
     ]
     assert f"all {len(here):,} captures are fetched and stored" in said.out
     assert "crawldiagnostics and robotstxt were not requested" in said.out
-
-
-def test_losses_that_nobody_has_are_not_accepted_in_silence(cli: Cli, world: World, tmp_path: Path) -> None:
-    home = shutil.copytree(world.untouched, tmp_path / "home")
-    said = cli("run", "-c", NEW, "example.com", "--accept-losses", "0a1b", "--home", home)
-    assert (
-        said.status,
-        "no losses have the number 0a1b of --accept-losses. This home has no unconfirmed losses" in said.told,
-    ) == (
-        1,
-        True,
-    )
-
-
-def test_a_new_home_on_a_lake_of_others_knows_their_losses(
-    cli: Cli, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lake = shutil.copytree(world.untouched, tmp_path / "other") / "lake"
-    with open_workspace(load_settings({}, home=str(tmp_path / "other"))) as workspace:
-        slice_ = Slice(NEW, "example.com")
-        base = read_base(workspace.lake, FETCH, [slice_])
-        [row] = base.replaced.values()
-        note = {**row.note, "losses": "0a1b", "losses_unconfirmed": True}
-        commit_slices(workspace.lake, [replace(row, note=note)], base)
-    monkeypatch.setenv("CC_PIPELINE_LAKE", str(lake))
-    home = tmp_path / "new"
-    said = cli("run", "-c", NEW, "example.com", "--accept-losses", "1234", "--home", home, "--source", world.bucket)
-    assert said.status == 1 and "Unconfirmed: " in said.told, said
-    assert not (home / "home.json").exists()
 
 
 def test_the_first_run_of_a_home_says_which_compiled_parts_are_missing(

@@ -269,7 +269,6 @@ def test_a_name_without_added_captures_is_refused(cli: Cli, rich: Path, words: t
         ("run example.com -c CC-MAIN-2099-01", "'CC-MAIN-2099-01' is not a crawl of"),
         ("run example.com -c 1999", "the source lists no crawl of 1999"),
         ("export captures:typo --out typo.duckdb", "does not exist yet"),
-        ("run example.com -c newest --accept-losses 123", "no losses have the number 123"),
         ("index harvest -c CC-MAIN-2099-01", "'CC-MAIN-2099-01' is not a crawl of"),
         ("index repair -c CC-MAIN-2099-01", "'CC-MAIN-2099-01' is not a crawl of"),
         ("index build -c CC-MAIN-2099-01", "'CC-MAIN-2099-01' is not a crawl of"),

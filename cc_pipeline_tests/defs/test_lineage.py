@@ -32,7 +32,7 @@ NO_SOURCE = {
         "parser",
         "detail",
     }
-    | {"is_final", "unsuccessful_runs"},
+    | {"asks", "last_ask_at"},
 }
 PLACE = ("warc_filename", "warc_record_offset")
 

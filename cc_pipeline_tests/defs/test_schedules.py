@@ -26,8 +26,8 @@ from cc_pipeline.extraction.blocklist import block
 from cc_pipeline.extraction.capture_buffer import CaptureTotals
 from cc_pipeline.extraction.crawl_plan import find_current_targets
 from cc_pipeline.extraction.fetch_counts import SliceFetchCounts
+from cc_pipeline.extraction.fetch_notes import build_fetch_notes
 from cc_pipeline.extraction.lookup_notes import LookupSummary, build_note
-from cc_pipeline.extraction.loss_policy import build_fetch_notes
 from cc_pipeline.extraction.plan import build_fetch_input, build_locate_input, build_parse_input, options_of
 from cc_pipeline.lake import target_definitions as targets
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage
@@ -47,12 +47,10 @@ Inputs: TypeAlias = Mapping[Slice, Mapping[str, str]]
 DOMAINS = [f"site-{n}.example" for n in range(8)]
 
 
-def note_fetches(inputs: Inputs, **counts: int) -> dict[Slice, dict[str, object]]:
-    none = dict.fromkeys(("quarantined", "missing", "pending", "retries_exhausted", "unsuccessful_runs"), 0)
-    counts_by_slice = {
-        slice_: SliceFetchCounts(slice_=slice_, reason=None, example=None, **(none | counts)) for slice_ in inputs
-    }
-    return build_fetch_notes(counts_by_slice, inputs, {})
+def note_fetches(inputs: Inputs, *, asked_at: datetime | None = None, **counts: int) -> dict[Slice, dict[str, object]]:
+    none = dict.fromkeys(("pending", "lost"), 0)
+    counts_by_slice = {slice_: SliceFetchCounts(slice_=slice_, **(none | counts)) for slice_ in inputs}
+    return build_fetch_notes(counts_by_slice, inputs, dict.fromkeys(inputs), asked_at or datetime.now(UTC))
 
 
 class Backfill:
@@ -460,13 +458,11 @@ def test_what_the_source_did_not_give_is_asked_for_again_when_it_is_due(backfill
     slice_ = Slice(NEW, DOMAINS[0])
     lake = backfill.workspace.lake
     row = read_slice_rows(lake, [slice_], [FETCH])[slice_, FETCH.label]
-    [note] = note_fetches(
-        {slice_: row.input}, planned=10, fetched=9, missing=1, pending=1, unsuccessful_runs=1
-    ).values()
 
     def stands(minutes: int) -> None:
-        at = {"last_attempt_at": (datetime.now(UTC) - timedelta(minutes=minutes)).isoformat()}
-        commit_slices(lake, [replace(row, note=note | at)], read_base(lake, FETCH, [slice_]))
+        asked_at = datetime.now(UTC) - timedelta(minutes=minutes)
+        notes = note_fetches({slice_: row.input}, asked_at=asked_at, planned=10, fetched=9, pending=1)
+        commit_slices(lake, [replace(row, note=notes[slice_])], read_base(lake, FETCH, [slice_]))
 
     stands(20)
     assert reason(backfill.tick()) == "no partition has to be run"

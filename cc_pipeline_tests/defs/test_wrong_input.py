@@ -192,6 +192,6 @@ def test_doctor_says_what_is_wrong_with_source_and_home(run, bucket: Bucket, tmp
 
 
 def test_what_to_do_is_said_for_each_partition_that_needs_something_else() -> None:
-    one, two = (FailedPartition(f"C|{name}", "Doubted", f"it lost much\nadd --accept-losses {name}") for name in "ab")
-    assert said_of_failed([one, two], 2).endswith("C|a: add --accept-losses a\nC|b: add --accept-losses b")
-    assert said_of_failed([one, replace(two, reason=one.reason)], 2).endswith("it lost much\nadd --accept-losses a")
+    one, two = (FailedPartition(f"C|{name}", "Doubted", f"it lost much\nadd --option {name}") for name in "ab")
+    assert said_of_failed([one, two], 2).endswith("C|a: add --option a\nC|b: add --option b")
+    assert said_of_failed([one, replace(two, reason=one.reason)], 2).endswith("it lost much\nadd --option a")

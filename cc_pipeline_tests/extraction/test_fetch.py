@@ -11,10 +11,9 @@ from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.fetch_counts import SliceFetchCounts
 from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.extraction.loss_policy import build_incomplete_error, describe_accept_options, exceeds_pending_limit
+from cc_pipeline.extraction.loss_policy import build_incomplete_error, exceeds_pending_limit
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.plan import ReasonKind
-from cc_pipeline.extraction.refetch import replay_records
 from cc_pipeline.lake.slice import FETCH, LOCATE, Slice
 from cc_pipeline.settings import load_settings
 from cc_pipeline.testing.mini_crawl.truth import Capture
@@ -47,7 +46,7 @@ def damage(bucket: Path, capture: Capture) -> None:
     replace_file(path, bytes(data))
 
 
-def test_a_corrupt_member_is_quarantined_and_its_neighbours_come_through(bucket: Bucket, tmp_path: Path) -> None:
+def test_a_corrupt_member_is_put_aside_and_its_neighbours_come_through(bucket: Bucket, tmp_path: Path) -> None:
     root = copy_of(bucket[0], tmp_path / "bucket")
     mine = bucket[1].captures_of(NEW, subset="warc", domain="example.com")
     bad = mine[len(mine) // 2]
@@ -57,31 +56,27 @@ def test_a_corrupt_member_is_quarantined_and_its_neighbours_come_through(bucket:
     figures = fetched.per_target["example.com"]
     assert figures.pop("version:records")
     assert figures.pop("written:records") == len(mine)
+    assert str(figures.pop("pending because of")).startswith("gzip")
     assert figures | {"stored bytes": 0} == {
-        "rows:records": len(mine), "fetched": len(mine) - 1, "quarantined": 1, "missing": 0, "stored bytes": 0,
-        "pending": 0, "not here": f"{100 / len(mine):.1f} %",
+        "rows:records": len(mine), "fetched": len(mine) - 1, "lost": 0, "stored bytes": 0, "pending": 1,
+        "not here": f"{100 / len(mine):.1f} %",
     }  # fmt: skip
     rows = workspace.lake.read("records").to_pylist()
-    [set_aside] = [row for row in rows if row["outcome"] == "quarantined"]
+    [set_aside] = [row for row in rows if row["outcome"] == "pending"]
     assert (set_aside["warc_filename"], set_aside["warc_record_offset"]) == (bad.warc_filename, bad.warc_record_offset)
     assert set_aside["reason"].startswith("gzip")
     assert set_aside["stored_length"] == bad.warc_record_length
     assert parsed.rows == len(mine)
-    # the same bytes again are the same verdict; a mended source is asked only on request
-    assert fetch_captures(workspace, NEW, ["example.com"]).requests == 0
     replace_file(root / bad.warc_filename, (bucket[0] / bad.warc_filename).read_bytes())
-    again = fetch_captures(workspace, NEW, ["example.com"], replay=True)
+    again = fetch_captures(workspace, NEW, ["example.com"])
     assert again.per_target["example.com"]["fetched"] == len(mine)
     assert again.requests == 1
 
 
-def test_a_source_that_gives_nothing_is_an_error_and_not_a_table_of_missing_captures(
-    bucket: Bucket, tmp_path: Path
-) -> None:
+def test_a_source_that_gives_nothing_is_an_error_and_costs_few_requests(bucket: Bucket, tmp_path: Path) -> None:
     with FaultServer(bucket[0]) as server:
         workspace = harvested(server.url, tmp_path)
         extract(workspace, "example-foo.com")
-        before = {name: workspace.lake.pin(name).version for name in ("records", "page_metadata")}
         workspace.targets(["example.com"])
         locate_captures(workspace, NEW, ["example.com"])
         server.set_rules([Rule("500", key="*.warc.gz", times=None)])
@@ -90,13 +85,12 @@ def test_a_source_that_gives_nothing_is_an_error_and_not_a_table_of_missing_capt
             fetch_captures(workspace, NEW, ["example.com"])
         assert refused.value.advice
         assert len(server.hits) - asked < 200
-        with pytest.raises(EnvironmentFault, match="has not been fetched"):
-            parse_records(workspace, NEW, ["example.com"])
-        assert {name: workspace.lake.pin(name).version for name in before} == before
+        records = workspace.lake.read("records", {"target": "example.com"}, ["outcome", "asks"]).to_pylist()
+        assert {(row["outcome"], row["asks"]) for row in records} == {("pending", 0)}
         server.set_rules([])
         # the breaker of this run stays open; the next one asks again
         _, fetched, _ = extract(workspace_of(server.url, tmp_path), "example.com", "example-foo.com")
-        assert fetched.per_target["example.com"]["missing"] == 0
+        assert fetched.per_target["example.com"]["pending"] == 0
         assert fetched.reused_slices == 1
 
 
@@ -114,16 +108,16 @@ def test_one_file_that_is_refused_fails_the_run_keeps_the_others_and_is_asked_ag
         assert "server_error" in lacking.value.problem
         assert "CC_PIPELINE_MAX_PENDING" in lacking.value.advice
         [row] = notes_of(workspace, FETCH)
-        assert (row["fetched"], row["missing"], row["pending"]) == (len(mine) - kept_away, kept_away, kept_away)
-        assert (row["reason"], row["unsuccessful_runs"], row["runs_without_response"]) == ("server_error", 1, 0)
+        assert (row["fetched"], row["pending"], row["ask_pending"]) == (len(mine) - kept_away, kept_away, 0)
+        assert (row["reason"], row["failed_runs"]) == ("server_error", 1)
         # who allows it goes on with what is there
         lenient = workspace_of(server.url, tmp_path, max_pending=0.9)
         _, fetched, parsed = extract(lenient, "example.com")
         assert fetched.per_target["example.com"]["pending"] == kept_away
-        assert [note for note in fetched.notes if f"{kept_away:,} captures were not fetched" in note]
+        assert [note for note in fetched.notes if f"{kept_away:,} captures pending, asked 0 of 3 times" in note]
         assert parsed.rows == len(mine)
         assert due(workspace, FETCH, "example.com", but=(ReasonKind.PENDING_CAPTURES,)) == set()
-        assert notes_of(workspace, FETCH)[0]["unsuccessful_runs"] == 1, "the source gave nothing else this time"
+        assert notes_of(workspace, FETCH)[0]["failed_runs"] == 2
         server.set_rules([])
         _, fetched, parsed = extract(workspace, "example.com")
         assert fetched.per_target["example.com"]["fetched"] == len(mine)
@@ -193,65 +187,36 @@ def test_another_digest_policy_judges_anew_what_is_held(bucket: Bucket, tmp_path
 
     def outcomes(workspace: Workspace) -> dict[str, int]:
         figures = fetch_captures(workspace, NEW, ["example.com"]).per_target["example.com"]
-        return {name: int(figures[name]) for name in ("fetched", "quarantined")}
+        return {name: int(figures[name]) for name in ("fetched", "pending")}
 
     for _ in range(2):
-        assert outcomes(noting) == {"fetched": len(mine), "quarantined": 0}
-        assert outcomes(failing) == {"fetched": len(mine) - 1, "quarantined": 1}
-        assert fetch_captures(failing, NEW, ["example.com"]).requests == 0
-
-
-def test_a_replay_of_a_source_that_gives_nothing_changes_nothing(bucket: Bucket, tmp_path: Path) -> None:
-    root = copy_of(bucket[0], tmp_path / "bucket")
-    mine = bucket[1].captures_of(NEW, subset="warc", domain="example.com")
-    damage(root, mine[len(mine) // 2])
-    gone = sorted({capture.warc_filename for capture in mine})[0]
-    (root / gone).unlink()
-    with FaultServer(root) as server:
-        workspace = harvested(server.url, tmp_path / "home")
-        extract(workspace, "example.com")
-        columns = ["warc_filename", "warc_record_offset", "outcome", "reason", "is_final", "stored_file"]
-        before = sorted(map(repr, workspace.lake.read("records", columns=columns).to_pylist()))
-        server.set_rules([Rule("xml_200", times=None)])
-        again = replay_records(workspace, NEW, ["example.com"])
-        assert again.recovered == 0
-        assert sorted(map(repr, workspace.lake.read("records", columns=columns).to_pylist())) == before
+        assert outcomes(noting) == {"fetched": len(mine), "pending": 0}
+        assert outcomes(failing) == {"fetched": len(mine) - 1, "pending": 1}
 
 
 def test_nothing_at_all_is_a_failure_however_often_it_was_asked_for() -> None:
-    def lacking(fetched: int, pending: int, retries_exhausted: int) -> SliceFetchCounts:
+    def lacking(fetched: int, pending: int) -> SliceFetchCounts:
         return SliceFetchCounts(
             slice_=Slice(NEW, "a"),
             planned=fetched + pending,
             fetched=fetched,
-            quarantined=0,
-            missing=pending,
             pending=pending,
-            retries_exhausted=retries_exhausted,
+            lost=0,
             reason="timeout",
             example="u: late",
-            unsuccessful_runs=5,
         )
 
-    assert exceeds_pending_limit(lacking(0, 30, 30), 0.01)
-    assert not exceeds_pending_limit(lacking(29, 1, 1), 0.01)
-    assert not exceeds_pending_limit(lacking(29, 1, 0), 0.01)
-    assert exceeds_pending_limit(lacking(28, 2, 0), 0.01)
-    # what schedules have given up is an error to whoever asks for it
-    assert exceeds_pending_limit(lacking(28, 2, 2), 0.01)
-    assert exceeds_pending_limit(lacking(990, 11, 0), 0.01)
-    assert not exceeds_pending_limit(lacking(0, 0, 0), 0)
+    assert exceeds_pending_limit(lacking(0, 30), 0.01)
+    assert not exceeds_pending_limit(lacking(29, 1), 0.01)
+    assert exceeds_pending_limit(lacking(28, 2), 0.01)
+    assert exceeds_pending_limit(lacking(990, 11), 0.01)
+    assert not exceeds_pending_limit(lacking(0, 0), 0)
 
     # a larger limit lets only a target pass of which something was fetched
     def advice(counts: SliceFetchCounts) -> str:
-        error = build_incomplete_error({counts.slice_: counts}, {}, 0.01, "the source")
+        error = build_incomplete_error({counts.slice_: counts}, (), 0.01, "the source")
         assert error is not None
         return error.advice
 
-    assert "CC_PIPELINE_MAX_PENDING" in advice(lacking(28, 2, 0))
-    assert "CC_PIPELINE_MAX_PENDING" not in advice(lacking(0, 30, 30))
-
-
-def test_the_advice_names_the_number_of_every_target() -> None:
-    assert describe_accept_options(["1", "2", "3", "4"]).split("--accept-losses ")[1:] == ["1 ", "2 ", "3 ", "4"]
-    assert "the numbers of 20 of 21 targets" in describe_accept_options([str(number) for number in range(21)])
+    assert "CC_PIPELINE_MAX_PENDING" in advice(lacking(28, 2))
+    assert "CC_PIPELINE_MAX_PENDING" not in advice(lacking(0, 30))

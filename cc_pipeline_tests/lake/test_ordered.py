@@ -19,7 +19,7 @@ SCHEMA = pa.schema(
         pa.field("offset", pa.int64()),
         pa.field("when", TIMESTAMP),
         pa.field("status", pa.int16()),
-        pa.field("is_final", pa.bool_()),
+        pa.field("is_good", pa.bool_()),
         pa.field("number", pa.int32(), nullable=False),
     ]
 )
@@ -33,7 +33,7 @@ def drawn(count: int) -> pa.Table:
             "offset": draw.choice([None, -1, 0, 7, 1 << 62]),
             "when": draw.choice([None, 1_338_508_800_001]),
             "status": draw.choice([None, 200]),
-            "is_final": draw.choice([None, True, False]),
+            "is_good": draw.choice([None, True, False]),
             "number": number,
         }
         for number in range(count)

@@ -188,12 +188,12 @@ def test_what_a_file_corrects_is_taken(bucket: Bucket, tmp_path: Path) -> None:
         return {*workspace.lake.read("records").column("outcome").to_pylist()}
 
     add_captures(workspace.settings, torn, "mine")
-    assert outcomes() == {"fetched", "quarantined"}
+    assert outcomes() == {"fetched", "pending"}
     with pytest.raises(UserInputError, match=r"has 0 new captures, lacks 0, and has other values for 1:"):
         add_captures(workspace.settings, right, "mine")
     # others are added, and what was there stays
     assert add_captures(workspace.settings, right, "mine", extend=True).counts.changed == 1
-    assert outcomes() == {"fetched", "quarantined"}
+    assert outcomes() == {"fetched", "pending"}
     done = add_captures(workspace.settings, right, "mine", replace=True)
     assert (done.held, done.counts.changed, done.counts.repeats) == ({NEW: 3}, 1, 1)
     assert outcomes() == {"fetched"}

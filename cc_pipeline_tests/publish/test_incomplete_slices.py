@@ -160,11 +160,11 @@ def test_pages_of_a_blocked_site_are_hidden_before_it_is_located_again(bucket: B
 
 def test_views_of_notes_have_a_row_for_each_target(bucket: Bucket, tmp_path: Path) -> None:
     workspace = made(bucket, tmp_path / "home")
-    names = "planned, fetched, missing, pending, losses_unconfirmed, len(input_digest)"
+    names = "planned, fetched, pending, lost, len(input_digest)"
     [fetch] = query(workspace, f"SELECT {names} FROM fetches WHERE target = '{LOSES}'")
     records = workspace.lake.read("records", MINE.where)
     fetched = records["outcome"].to_pylist().count("fetched")
-    assert fetch == (records.num_rows, fetched, records.num_rows - fetched, 0, False, 15)
+    assert fetch == (records.num_rows, fetched, records.num_rows - fetched, 0, 15)
     [lookup] = query(
         workspace, f"SELECT captures, complete, subsets, unread, looked_up_at FROM lookups WHERE target = '{LOSES}'"
     )

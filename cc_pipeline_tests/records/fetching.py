@@ -5,18 +5,22 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 
 from cc_pipeline.lake.ordered import OrderedRows
+from cc_pipeline.records.asks import count_asks
 from cc_pipeline.records.fetch import Planned, RecordsResult, fetch_records
 from cc_pipeline.records.locations import PLACE_NAME, LocationCollector
 from cc_pipeline.records.orders import Order, RecordOptions
-from cc_pipeline.records.outcomes import with_this_round
 from cc_pipeline.records.schema import HELD_SCHEMA, RECORD_SCHEMA
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.client import Transport
+
+#: The time of the first ask, where a test says no other.
+FIRST_ASK = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +40,11 @@ def fetch_table(
     commit: str,
     held: pa.Table | None = None,
     options: RecordOptions | None = None,
+    asked_at: datetime = FIRST_ASK,
     in_table: Callable[[], Iterable[pa.RecordBatch]] | None = None,
 ) -> Fetched:
-    """``fetch_records`` of a table; ``held`` are rows of ``records`` in any order."""
+    """``fetch_records`` of a table, with the asks counted where the source gave a good record; ``held`` are rows of
+    ``records`` in any order."""
     found = LocationCollector()
     found.add(captures)
     kept: list[pa.RecordBatch] = []
@@ -48,13 +54,13 @@ def fetch_table(
             rows.add(held.select(HELD_SCHEMA.names))
         result = fetch_records(
             Planned(captures.to_batches(), found.places(), rows.batches()),
-            Order(crawl, commit, options=options or RecordOptions()),
+            Order(crawl, commit, options=options or RecordOptions(), asked_at=asked_at),
             transport,
             storage,
             keep=kept.append,
             scratch=Path(folder),
             in_table=in_table,
         )
-    done = map(with_this_round, kept) if result.answered else kept
+    done = [count_asks(batch, asked_at, are_counted=result.source_gave_good_record) for batch in kept]
     values = {field.name: getattr(result, field.name) for field in fields(RecordsResult)}
     return Fetched(**values, table=pa.Table.from_batches(done, schema=RECORD_SCHEMA))

@@ -1,31 +1,36 @@
-"""The states of captures as one machine: whatever a source answers, each capture gets one outcome."""
+"""The states of captures as one machine: whatever a source answers, each capture gets one outcome. And what becomes of
+it over days, in a table."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from itertools import chain
+from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.archive.record import sha1_base32
+from cc_pipeline.records.asks import count_asks
 from cc_pipeline.records.capture_states import CaptureStates, RangeRequest
 from cc_pipeline.records.orders import RecordOptions
 from cc_pipeline.records.range_plan import Coalescing, plan_ranges
-from cc_pipeline.records.retry_policy import MAX_TRIES, FetchRetryPolicy
 from cc_pipeline.records.segments import Row
-from cc_pipeline.records.verification import verify_record
+from cc_pipeline.records.source_state import SourceState
+from cc_pipeline.records.verification import ExpectedRecord, verify_record
 from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 from cc_pipeline_tests.records.planned import captures_table, html_record
 
 CRAWL = "CC-MAIN-2024-22"
 FILES, RECORDS = 5, 4
-#: What a source does with a request: it gives the bytes, damages them alike or each time in another way, gives them
-#: from another object, or nothing.
-BYTES = ("good", "damaged", "noise", "other object")
+#: What a source does with a request: it gives the bytes, damages them alike or each time in another way, or nothing.
+BYTES = ("good", "damaged", "noise")
 FAULTS = (
     FaultKind.NOT_FOUND,
     FaultKind.RANGE_NOT_SATISFIABLE,
@@ -38,6 +43,7 @@ ACT = st.sampled_from([*BYTES, *(kind.value for kind in FAULTS[:4])])
 HABIT = st.lists(ACT, min_size=1, max_size=1) | st.lists(ACT, min_size=2, max_size=4)
 #: The number of requests after which something happens, seldom at all.
 LATER = st.none() | st.none() | st.none() | st.integers(0, 60)
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def _bucket() -> tuple[dict[str, bytes], pa.Table]:
@@ -65,37 +71,81 @@ class Source:
     """A source in which each file has habits. After ``closed_after`` requests it refuses."""
 
     habits: dict[str, list[str]]
-    closed_after: int | None
+    closed_after: int | None = None
     requests: Counter[str] = field(default_factory=Counter)
-    answers: Counter[str] = field(default_factory=Counter)
 
-    def answer(self, request: ByteRange) -> list[RangeBytes | RangeFault]:
-        assert request.offset is not None and isinstance(request.tag, RangeRequest)
-        sent, habits = sum(self.requests.values()), self.habits[request.key]
-        act = habits[self.answers[request.key] % len(habits)]
-        self.answers[request.key] += 1
+    def answer(self, request: ByteRange) -> RangeBytes | RangeFault:
+        assert request.offset is not None
+        sent, habits = sum(self.requests.values()), self.habits.get(request.key, ["good"])
+        act = habits[self.requests[request.key] % len(habits)]
+        self.requests[request.key] += 1
         if self.closed_after is not None and sent >= self.closed_after:
             act = FaultKind.REFUSED.value
-        tries = request.tries or 1
-        assert 1 <= tries <= MAX_TRIES
         start, end = request.offset, request.offset + request.length
         data = CONTENTS[request.key][start:end]
         if act not in BYTES:
-            self.requests[request.key] += tries
-            return [_fault(request, FaultKind(act), start, end, tries)]
-        self.requests[request.key] += 1
+            fault = range_fault(FaultKind(act), request.key, start, end - start, "as the script says", 1)
+            fault.tag = request.tag
+            return fault
         if act == "damaged":
             data = bytes(byte ^ 1 for byte in data)
         elif act == "noise":
             data = bytes((byte + sent) % 256 for byte in data)
-        etag = f'"{sent}"' if act == "other object" else '"1"'
-        return [RangeBytes(request.key, start, data, None, etag, 1, request.tag)]
+        return RangeBytes(request.key, start, data, None, None, 1, request.tag)
 
 
-def _fault(request: ByteRange, kind: FaultKind, start: int, end: int, tries: int) -> RangeFault:
-    fault = range_fault(kind, request.key, start, end - start, "as the script says", tries)
-    fault.tag = request.tag
-    return fault
+@dataclass
+class Fetch:
+    """One fetch from a source: the rows, in the order of the captures, and the kinds and rows of what was stored."""
+
+    rows: list[Row]
+    stored: list[tuple[str, Row]]
+    good: set[tuple[str, int]]
+    fetched: int
+    is_proven: bool
+
+
+def fetch(
+    source: Source,
+    held: Sequence[Row] = (),
+    asked_at: datetime = NOON,
+    *,
+    halted_after: int | None = None,
+    **chosen: Any,
+) -> Fetch:
+    options = RecordOptions(**{"coalescing": Coalescing(gap=1 << 10, span=900), "give_up_after": 8} | chosen)
+    stored: list[tuple[str, Row]] = []
+    good: set[tuple[str, int]] = set()
+
+    def store(kind: str, member: bytes, content: bytes, row: Row) -> None:
+        row |= {"stored_file": kind, "stored_offset": len(stored), "stored_length": len(member)}
+        stored.append((kind, dict(row)))
+
+    def halt(is_refused: bool) -> bool:
+        return halted_after is not None and sum(source.requests.values()) >= halted_after
+
+    state = SourceState(options.give_up_after, gave_good_record=options.source_gave_good_record)
+    states = CaptureStates(CAPTURES, CRAWL, options, asked_at, state, store, halt)
+    states.reuse(held, [])
+    for request in chain.from_iterable(states.passes()):
+        assert isinstance(request.tag, RangeRequest)
+        for arrival in states.add_answer(source.answer(request)):
+            verdict = verify_record(arrival.data, arrival.expected)
+            if verdict.reason is None:
+                good.add((arrival.expected.key, arrival.expected.offset))
+            states.add_verdict(arrival, verdict)
+    states.finish()
+    for request in states.proof_ranges():
+        answer = source.answer(request)
+        assert isinstance(request.tag, ExpectedRecord)
+        if isinstance(answer, RangeBytes) and verify_record(answer.data, request.tag).reason is None:
+            state.note_good_record(request.key)
+    rows = [
+        row
+        for batch in states.outcomes.batches()
+        for row in count_asks(batch, asked_at, are_counted=state.gave_good_record).to_pylist()
+    ]
+    return Fetch(rows, stored, good, states.fetched, state.gave_good_record)
 
 
 @settings(max_examples=300, deadline=None)
@@ -106,54 +156,103 @@ def _fault(request: ByteRange, kind: FaultKind, start: int, end: int, tries: int
     closed_after=LATER,
     halted_after=LATER,
 )
-def test_each_capture_ends_in_one_outcome_within_its_tries(
+def test_each_capture_ends_in_one_outcome_within_its_requests(
     habits: list[list[str]], gave_good_record: bool, span: int, closed_after: int | None, halted_after: int | None
 ) -> None:
     source = Source({f"f{number}.warc.gz": acts for number, acts in enumerate(habits)}, closed_after)
-    options = RecordOptions(coalescing=Coalescing(gap=1 << 10, span=span), give_up_after=8)
-    ranges = Counter(planned.key for planned in plan_ranges(CAPTURES, options.coalescing))
-    stored: list[tuple[str, Row]] = []
-
-    def store(kind: str, member: bytes, content: bytes, row: Row) -> None:
-        row |= {"stored_file": kind, "stored_offset": len(stored), "stored_length": len(member)}
-        stored.append((kind, dict(row)))
-
-    def halt(is_refused: bool) -> bool:
-        return halted_after is not None and sum(source.requests.values()) >= halted_after
-
-    policy = FetchRetryPolicy(options.give_up_after, gave_good_record=gave_good_record)
-    states = CaptureStates(CAPTURES, CRAWL, options, policy, store, halt)
-    assert states.reuse([], []) == (0, 0)
-    good: set[tuple[str, int]] = set()
-    usable: set[tuple[str, int]] = set()
-    for request in chain.from_iterable(states.passes()):
-        for answer in source.answer(request):
-            for arrival in states.add_answer(answer):
-                verdict = verify_record(arrival.data, arrival.expected)
-                if verdict.reason is None:
-                    good.add((arrival.expected.key, arrival.expected.offset))
-                elif verdict.reason == "digest_mismatch":
-                    usable.add((arrival.expected.key, arrival.expected.offset))
-                states.add_verdict(arrival, verdict)
-    states.finish()
-
-    rows = [row for batch in states.outcomes.batches() for row in batch.to_pylist()]
-    places = [(row["warc_filename"], row["warc_record_offset"]) for row in rows]
+    coalescing = Coalescing(gap=1 << 10, span=span)
+    ranges = Counter(planned.key for planned in plan_ranges(CAPTURES, coalescing))
+    done = fetch(source, halted_after=halted_after, coalescing=coalescing, source_gave_good_record=gave_good_record)
+    places = [(row["warc_filename"], row["warc_record_offset"]) for row in done.rows]
     columns = (CAPTURES[name].to_pylist() for name in ("warc_filename", "warc_record_offset"))
     assert places == list(zip(*columns, strict=True))
     # no record that is good but for the index's digest is lost, and each is stored once
-    assert {place for place, row in zip(places, rows, strict=True) if row["outcome"] == "fetched"} == good | usable
-    assert sum(kind == "warc" for kind, _ in stored) == len(good | usable) == states.fetched
-    assert len({(row["warc_filename"], row["warc_record_offset"]) for _, row in stored}) == len(stored)
-    for row in rows:
-        assert row["outcome"] in ("fetched", "quarantined", "missing")
-        assert (row["is_final"] is None) == (row["outcome"] == "fetched") == (row["reason"] is None)
-        assert (row["stored_file"] is None) == (row["outcome"] == "missing")
-        # without a good record nothing counts as lost
-        assert not row["is_final"] or gave_good_record or good or usable
+    assert {place for place, row in zip(places, done.rows, strict=True) if row["outcome"] == "fetched"} == done.good
+    assert sum(kind == "warc" for kind, _ in done.stored) == len(done.good) == done.fetched
+    for row in done.rows:
+        assert row["outcome"] in ("fetched", "pending")
+        assert (row["outcome"] == "fetched") == (row["reason"] is None)
+        assert row["asks"] == int(row["last_ask_at"] is not None) <= int(gave_good_record or bool(done.good))
     for key, sent in source.requests.items():
-        if any(place[0] == key for place in good):
-            assert sent <= (MAX_TRIES + 1) * ranges[key] + options.tries * RECORDS
-        else:
-            # a file that gives nothing costs hardly more than its ranges (docs/faults.md)
-            assert sent <= ranges[key] + 3 + ranges[key] // 5
+        # each range once, each record alone once
+        assert sent <= ranges[key] + RECORDS
+
+
+def outcomes(done: Fetch, key: str = "f1.warc.gz") -> set[tuple[Any, ...]]:
+    return {(row["outcome"], row["asks"], row["reason"]) for row in done.rows if row["warc_filename"] == key}
+
+
+GONE = {"f1.warc.gz": ["not_found"]}
+EVERYTHING = [f"f{number}.warc.gz" for number in range(FILES)]
+
+
+@pytest.mark.parametrize(
+    ("habits", "hours", "expected"),
+    [
+        # an ask a day, whatever is asked in between
+        (GONE, (0, 24, 48), [(1, "pending"), (2, "pending"), (3, "lost")]),
+        (GONE, (0, 19, 20, 39, 40), [(1, "pending"), (1, "pending"), (2, "pending"), (2, "pending"), (3, "lost")]),
+        ({"f1.warc.gz": ["damaged"]}, (0, 24, 48), [(1, "pending"), (2, "pending"), (3, "lost")]),
+        # a fault of the source is no ask, however often
+        ({"f1.warc.gz": ["timeout"]}, (0, 24, 48, 72), [(0, "pending")] * 4),
+        # a source that gives nothing at all is not believed
+        ({key: ["not_found"] for key in EVERYTHING}, (0, 24, 48, 72), [(0, "pending")] * 4),
+        # a clock that was a year ahead: the ask is due
+        (GONE, (365 * 24, 0, 24), [(1, "pending"), (2, "pending"), (3, "lost")]),
+    ],
+    ids=["gone", "often", "damaged", "timeout", "all gone", "clock ahead"],
+)
+def test_what_becomes_of_a_file_that_fails(
+    habits: dict[str, list[str]], hours: Sequence[int], expected: list[tuple[int, str]]
+) -> None:
+    rows: list[Row] = []
+    seen = []
+    for hour in hours:
+        done = fetch(Source(habits), rows, NOON + timedelta(hours=hour))
+        rows = done.rows
+        [(word, asks, _)] = outcomes(done)
+        seen.append((asks, word))
+    assert seen == expected
+
+
+def test_two_days_of_lies_are_healed_by_a_sound_one() -> None:
+    rows: list[Row] = []
+    for day, act in enumerate(("damaged", "not_found", "good")):
+        done = fetch(Source({"f1.warc.gz": [act]}), rows, NOON + timedelta(days=day))
+        rows = done.rows
+    assert outcomes(done) == {("fetched", 0, None)}
+
+
+def test_a_file_that_is_gone_costs_a_few_requests_a_day() -> None:
+    source = Source(GONE)
+    first = fetch(source, coalescing=Coalescing(gap=0, span=1))
+    assert source.requests["f1.warc.gz"] == 3
+    assert outcomes(first) == {("pending", 1, "not_found")}
+    # what was not requested counts as what was
+    assert sorted(row["attempts"] for row in first.rows if row["warc_filename"] == "f1.warc.gz") == [0, 1, 1, 1]
+
+
+def test_asks_of_other_targets_are_taken_over() -> None:
+    [first, second] = (fetch(Source(GONE), [], NOON + timedelta(hours=hour)).rows for hour in (0, 1))
+    twice = fetch(Source(GONE), first, NOON + timedelta(days=1)).rows
+    for held in ([*second, *twice], [*twice, *second]):
+        assert outcomes(fetch(Source(GONE), held, NOON + timedelta(days=2))) == {("lost", 3, "not_found")}
+    # a record that any of them has is one for all
+    lost = fetch(Source(GONE), twice, NOON + timedelta(days=2)).rows
+    here = fetch(Source({})).rows
+    source = Source(GONE)
+    assert outcomes(fetch(source, [*lost, *here])) == {("fetched", 0, None)}
+    assert not source.requests
+
+
+def test_captures_that_failed_come_last_and_those_not_asked_for_keep_what_is_known() -> None:
+    silent = {key: ["timeout"] for key in EVERYTHING[:3]}
+    first = fetch(Source(silent), give_up_after=3, coalescing=Coalescing(gap=0, span=1 << 20))
+    assert outcomes(first, EVERYTHING[3]) == {("pending", 0, "timeout")}
+    assert {row["attempts"] for row in first.rows if row["warc_filename"] in EVERYTHING[3:]} == {0}
+    second = fetch(Source(silent), first.rows, NOON + timedelta(hours=1), give_up_after=3)
+    assert [outcomes(second, key) for key in EVERYTHING[3:]] == [{("fetched", 0, None)}] * 2
+    # the source refuses: what is known stays
+    gone = fetch(Source(GONE)).rows
+    refused = fetch(Source(GONE, closed_after=0), gone, NOON + timedelta(days=1))
+    assert outcomes(refused) == {("pending", 1, "not_found")}

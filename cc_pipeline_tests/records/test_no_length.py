@@ -45,5 +45,6 @@ def test_a_range_grows_until_its_record_ends(tmp_path: Path, group: int, gzipped
             assert row["url"] == f"http://a.example.com/{number}"
             assert (row["url_surtkey"], row["domain"]) == (f"com,example,a)/{number}", "example.com")
             assert bodies[number] in gzip.decompress(read_stored(storage, row))
-    assert [rows[place]["outcome"] for place in places[-2:]] == ["quarantined", "missing"]
-    assert rows[places[-2]]["reason"] == "not_gzip" and rows[places[-1]]["is_final"]
+    bad, behind = (rows[place] for place in places[-2:])
+    assert (bad["outcome"], bad["reason"], bad["stored_file"] is None) == ("pending", "not_gzip", False)
+    assert (behind["outcome"], behind["reason"], behind["asks"]) == ("pending", "range_not_satisfiable", 1)

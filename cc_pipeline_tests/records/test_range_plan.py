@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.records import range_plan
 from cc_pipeline.records.range_plan import (
     FIRST_READ,
     MAX_RECORD_BYTES,
@@ -98,7 +99,7 @@ def test_a_range_of_unknown_lengths_is_no_longer_than_a_piece() -> None:
     ranges = plan_ranges(table)
     # records of known lengths stay together, and nothing goes missing
     assert ranges[0].rows == tuple(range(100))
-    assert max(planned.length for planned in ranges[1:]) == 2 << 20
+    assert max(planned.length for planned in ranges[1:]) == range_plan._OPEN_ENDED_SPAN
     assert [number for planned in ranges for number in planned.rows] == list(range(600))
     assert price_of(table) == price_ranges(ranges, table)
 

@@ -31,7 +31,6 @@ from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.engines import describe_engines, find_engine
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline.workspace.claim import claim_existing_home
 
 if TYPE_CHECKING:
     from cc_pipeline.extraction.crawl_plan import PartitionChange
@@ -57,7 +56,7 @@ def run(
     allow_gaps: options.AllowGaps = False,
     wait: options.Wait = None,
     yes: options.Yes = False,
-    accept_losses: options.AcceptLosses = None,
+    accept_removals: options.AcceptRemovals = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="End with status 1 if any target was found in no crawl.")
     ] = False,
@@ -67,7 +66,7 @@ def run(
     ] = False,
     refetch: Annotated[
         bool,
-        typer.Option("--refetch", help="Only fetch quarantined and missing records again, also those that are final."),
+        typer.Option("--refetch", help="Only fetch pending and lost records again."),
     ] = False,
 ) -> None:
     r"""Get domains out of crawls, from the index to parsed pages, and publish cc.duckdb.
@@ -115,15 +114,13 @@ def run(
         max_index_gaps=options.index_gap_limit(allow_gaps),
         max_bytes=options.cost_limit(yes),
         max_requests=options.cost_limit(yes),
-        accept_losses=tuple(accept_losses) if accept_losses else None,
+        accept_removals=accept_removals or None,
         wait=options.wait_seconds(wait),
     )
     find_engine(settings.engine).check_ready(settings)
     requested = _requested_targets(settings, targets or (), watched)
     warn_if_not_compiled(settings)
     settings = confirm_choices(settings, yes=yes)
-    if accept_losses:
-        _refuse_unknown(settings, accept_losses)
     changes: dict[Slice, PartitionChange] = {}
 
     parts: list[Part] = []
@@ -151,26 +148,6 @@ def run(
         _refuse_unfound(requested, changes, strict=strict)
 
 
-def _refuse_unknown(settings: Settings, numbers: Sequence[str]) -> None:
-    """Raises ``UserInputError`` for unknown numbers of losses: a mistyped number would accept nothing."""
-    from cc_pipeline.extraction.removals import read_loss_numbers
-    from cc_pipeline.workspace.workspace import open_lake, open_workspace
-
-    with open_workspace(settings) as workspace:
-        # a new home on a lake of others has their losses; the lake of a workspace would claim it
-        lake = workspace.lake if claim_existing_home(settings) else open_lake(settings)
-        known_numbers, unconfirmed_numbers = read_loss_numbers(lake)
-    if unknown_numbers := [number for number in numbers if number not in known_numbers]:
-        hint = (
-            f"Unconfirmed: {', '.join(unconfirmed_numbers[:_MAX_NAMED])}"
-            if unconfirmed_numbers
-            else "This home has no unconfirmed losses"
-        )
-        raise UserInputError(
-            f"nothing was accepted: no losses have the number {', '.join(unknown_numbers)} of --accept-losses. {hint}"
-        )
-
-
 def _refuse_unfound(targets: Sequence[Target], changes: Mapping[Slice, PartitionChange], *, strict: bool) -> None:
     """Raises ``UserInputError`` if no target was found in any crawl; with ``strict``, if any was not found."""
     found_slugs = {slice_.target for slice_, change in changes.items() if change.after.captures}
@@ -192,8 +169,8 @@ def _requested_targets(settings: Settings, texts: Sequence[str], watched: bool) 
 def _refetch(
     targets: Sequence[str], crawl: Sequence[str], *, source: str | None, home: str | None, wait: bool | None
 ) -> None:
-    """Fetches quarantined and missing records again, then parses and publishes those that were fetched. Raises
-    ``Incomplete`` if the source returns none of them, or too few."""
+    """Fetches pending and lost records again, then parses and publishes those that were fetched. Raises ``Incomplete``
+    if the source returns none of them, or too few."""
     from cc_pipeline.defs.launcher import Launcher
     from cc_pipeline.extraction.refetch import replay_records
 
@@ -221,20 +198,17 @@ def _refetch(
             if replay.refetched:
                 run_step(f"pages {crawl_id}", partial(start_all_runs, launcher.parse(crawl_id, replay.refetched)))
         run_step("cc.duckdb", launcher.publish)
-    columns = ["crawl", "target", "fetched", "now", "quarantined", "now", "missing", "now", "other payload", "now"]
+    columns = ["crawl", "target", "fetched", "now", "pending", "now", "lost", "now"]
     write_rows("what was fetched again", columns, rows)
     if any(row[5] or row[7] for row in rows):
-        query = "SELECT url, outcome, reason, is_final FROM ledger WHERE outcome <> 'fetched'"
+        query = "SELECT url, outcome, reason, asks FROM ledger WHERE outcome <> 'fetched'"
         notice(f'some records are still not fetched; to see why: cc-pipeline sql "{query}"')
-    if any(row[9] for row in rows):
-        query = "SELECT url, digest_check FROM ledger WHERE digest_check = 'mismatch'"
-        notice(f'some records still have a body whose digest is not the one in the index: cc-pipeline sql "{query}"')
     for replay in replays:
         if replay.trouble is not None:
             raise replay.trouble
     if any(replay.refetched for replay in replays) and not any(replay.recovered for replay in replays):
         raise Incomplete(
-            "no missing, quarantined or mismatching record was recovered: the source returned the same as before",
+            "no record was recovered: the source returned the same as before",
             "The view ledger has the reason for each record. Try again later.",
         )
 

@@ -22,7 +22,8 @@ def extract(
     Every partition is recorded when it is done, and fails by itself. The four page tables come from one pass: where
     some of them are selected, all are written, and these are recorded.
     """
-    workspace.accepted_losses.update(config.accept_losses)
+    if config.accept_removals:
+        workspace.accept_removals()
     selected = {asset_name(namespace, key) for key in context.selected_asset_keys}
     tables = [table for table in EXTRACTED if table in selected]
     keys = read_planned_keys(context)
@@ -38,7 +39,8 @@ def extract_listed(
     for table in config.tables:
         if table not in EXTRACTED:
             raise UserInputError(describe_unknown_name("table", table, EXTRACTED))
-    workspace.accepted_losses.update(config.accept_losses)
+    if config.accept_removals:
+        workspace.accept_removals()
     tables = [table for table in EXTRACTED if table in config.tables or not config.tables]
     keys = listed_keys(config.partitions)
     define_watched(workspace, namespace, keys)

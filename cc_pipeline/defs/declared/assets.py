@@ -63,11 +63,11 @@ class FootersConfig(dg.Config):
 
 
 class ExtractConfig(dg.Config):
-    """Losses that a person accepts."""
+    """What a person accepts."""
 
-    accept_losses: list[str] = Field(
-        default_factory=list,
-        description="Numbers of unconfirmed losses to accept, as a run printed them.",
+    accept_removals: bool = Field(
+        default=False,
+        description="Remove captures that the index no longer lists, with their records and pages.",
     )
 
 

@@ -22,7 +22,7 @@ from cc_pipeline.documents.page import Link, PageInput, ParsedPage
 from cc_pipeline.documents.schemas import PARSER, PARSER_VERSION
 
 #: Our reasons, for failures that could not happen in 2012; the others are the 2012 crawler's own words.
-Failure = Literal["Missing", "Quarantined", "ParseFailed"]
+Failure = Literal["Missing", "ParseFailed"]
 
 _WARC_NAME = re.compile(r"(\d{14})-\d{14}-(\d{5})\.warc\.gz\Z|CC-MAIN-(\d{14})\d*-(\d{5})-[^/]*\.warc\.gz\Z")
 #: Longer numbers are no numbers of Common Crawl's, and fit no column.

@@ -135,7 +135,7 @@ def add_planned_captures(records: pa.Table, captures: pa.Table) -> pa.Table:
     unrecorded = captures.join(records.select([*CAPTURE]), [*CAPTURE], join_type="left anti")
     if not unrecorded.num_rows:
         return records
-    default_fields = {"outcome": "missing", "detail": "not asked for yet", "attempts": 0}
+    default_fields = {"outcome": "pending", "detail": "not asked for yet", "attempts": 0, "asks": 0}
     columns = [
         unrecorded[name]
         if name in unrecorded.schema.names
@@ -149,7 +149,7 @@ def _distinct_records(records: pa.Table) -> pa.Table:
     """Returns each capture once, in file and offset order, numbered in the column ``row``. A capture that was fetched
     for one target counts as fetched.
     """
-    best = records.take(pc.sort_indices(records, [("outcome", "ascending")]))  # fetched, missing, quarantined
+    best = records.take(pc.sort_indices(records, [("outcome", "ascending")]))  # fetched, lost, pending
     rows = distinct_captures(best).sort_by([("warc_filename", "ascending"), ("warc_record_offset", "ascending")])
     return rows.append_column("row", pa.array(np.arange(rows.num_rows)))
 
@@ -233,7 +233,7 @@ def _summarize(
         row | ({"outcome": "left_out", "detail": left_out.get(row["row"])} if row["outcome"] == "fetched" else {})
         for row in rows.filter(pa.array(~is_present)).select([*_UNDELIVERED_COLUMNS, "row"]).to_pylist()
     ]
-    counts = dict.fromkeys(("missing", "quarantined", "left_out"), 0) | Counter(row["outcome"] for row in undelivered)
+    counts = dict.fromkeys(("pending", "lost", "left_out"), 0) | Counter(row["outcome"] for row in undelivered)
     return CrawlCopy(
         crawl=order.crawl,
         targets=order.targets,

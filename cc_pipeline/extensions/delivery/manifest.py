@@ -53,8 +53,8 @@ class RecordFile:
 class CrawlCopy:
     """The last copy of a request (crawl, targets and subsets): what was requested, and what is missing.
 
-    ``complete`` is false during a copy and after an interrupted one. ``counts`` has planned, delivered, missing,
-    quarantined and left_out captures. ``undelivered`` lists the first undelivered captures. ``unread_index_files`` is
+    ``complete`` is false during a copy and after an interrupted one. ``counts`` has planned, delivered, pending,
+    lost and left_out captures. ``undelivered`` lists the first undelivered captures. ``unread_index_files`` is
     how many index files the user allowed to be unread: their captures are not known. ``provenance`` is that of an
     export.
     """
@@ -76,7 +76,7 @@ class CrawlCopy:
     @property
     def lost(self) -> dict[str, int]:
         """Planned captures that are not in the place, by outcome."""
-        return {name: self.counts[name] for name in ("missing", "quarantined", "left_out") if self.counts.get(name)}
+        return {name: self.counts[name] for name in ("pending", "lost", "left_out") if self.counts.get(name)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ def find_target(
         ),
         reasons=queries.first_rows(
             "reasons",
-            "SELECT outcome, reason, count(*) AS captures, count(*) FILTER (is_final IS NOT true) AS open, "
+            "SELECT outcome, reason, count(*) AS captures, "
             f"arg_min(url, url) AS url, arg_min(detail, url) AS detail FROM {scope('records')} "
             "WHERE outcome <> 'fetched' GROUP BY ALL ORDER BY captures DESC, reason",
         ),

@@ -48,7 +48,7 @@ _LANGUAGES: Final = {
     **{"hin": "Hindi", "vie": "Vietnamese", "tha": "Thai", "ind": "Indonesian", "ell": "Greek", "hun": "Hungarian"},
     **{"swe": "Swedish", "dan": "Danish", "nor": "Norwegian", "fin": "Finnish", "ron": "Romanian", "bul": "Bulgarian"},
 }
-_OUTCOMES: Final = ("fetched", "quarantined", "missing")
+_OUTCOMES: Final = ("fetched", "pending", "lost")
 _CHANGES: Final = ("same", "changed", "new", "gone")
 
 

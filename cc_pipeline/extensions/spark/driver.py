@@ -32,11 +32,11 @@ from cc_pipeline.extensions.spark.tasks import (
     parse_task,
 )
 from cc_pipeline.extraction.engine import FetchRequest, FetchResult, ParseRequest
-from cc_pipeline.extraction.fetch_counts import Tally
+from cc_pipeline.extraction.fetch_counts import SliceFetchCounts, Tally
 from cc_pipeline.extraction.run import PartitionResult, extract
 from cc_pipeline.lake.files import WrittenRows, join_rows, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.lake.slice import PAGE_TABLES
+from cc_pipeline.lake.slice import PAGE_TABLES, Slice
 from cc_pipeline.records.fetch import KilledRunRecords, RecordsResult
 from cc_pipeline.records.file_leases import lease, stop_note
 from cc_pipeline.records.schema import PARSED_SCHEMA
@@ -227,7 +227,7 @@ class SparkEngine:
         # A task has one core, however many cores its host has.
         options = replace(request.order.options, examiners=0)
         job_fields = self._common(workspace, crawl, commit, request.generations)
-        job = FetchJob(**job_fields, options=options, plan=request.order.plan)
+        job = FetchJob(**job_fields, options=options, plan=request.order.plan, asked_at=request.order.asked_at)
         try:
             with stored_plans(Plans(storage, crawl, commit), cutter) as plans:
                 task_results = run_on_spark(
@@ -297,21 +297,9 @@ def _merge_task_results(
     storage: RecordStorage, request: FetchRequest, leftovers: KilledRunRecords, task_results: Sequence[FetchTaskResult]
 ) -> FetchResult:
     results = [task_result.result for task_result in task_results]
-    source_was_asked = any(records_result.has_asked_source for records_result in results)
-    answered = (
-        any(records_result.has_asked_source and records_result.answered for records_result in results)
-        or not source_was_asked
-    )
-    rows = [
-        task_result.uncounted if task_result.uncounted is not None and not answered else task_result.counted
-        for task_result in task_results
-    ]
     outcomes: Counter[str] = Counter()
     for records_result in results:
         outcomes.update(records_result.outcomes)
-    tally = Tally()
-    for part in rows:
-        tally.include(part.tally)
     files = frozenset(file for records_result in results for file in records_result.files)
     result = RecordsResult(
         reused=sum(records_result.reused for records_result in results),
@@ -324,16 +312,21 @@ def _merge_task_results(
             files | _files_of_all_attempts(storage, request.crawl, request.order.commit), request.read_table_places
         ),
         fetched=sum(records_result.fetched for records_result in results),
-        answered=answered,
-        has_asked_source=source_was_asked,
+        source_gave_good_record=any(records_result.source_gave_good_record for records_result in results),
         outcomes=outcomes,
-        unchanged=sum(records_result.unchanged for records_result in results),
     )
+
+    def count_slices(are_counted: bool) -> Mapping[Slice, SliceFetchCounts]:
+        tally = Tally()
+        for task_result in task_results:
+            tally.include(task_result.rows_by_choice[are_counted].tally)
+        return tally.count_slices(request.slices)
+
     return FetchResult(
         result,
         sum(task_result.rows for task_result in task_results),
-        tally.count_slices(request.slices),
-        lambda: join_rows(part.rows for part in rows),
+        count_slices,
+        lambda are_counted: join_rows(task_result.rows_by_choice[are_counted].rows for task_result in task_results),
     )
 
 

@@ -231,7 +231,7 @@ def _job(
     launcher = SparkSubmit(settings, log, lock)
     reader = Messages(mailbox)
     extras = {
-        "settings": as_texts(replace(settings, accept_losses=tuple(sorted(workspace.accepted_losses)))),
+        "settings": as_texts(replace(settings, accept_removals=workspace.accepts_removals)),
         "wanted": [list(key) for key in partitions],
         "tables": list(tables),
         "workers": settings.settings_of(SparkSettings).workers,

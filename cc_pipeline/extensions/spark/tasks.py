@@ -14,10 +14,12 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cc_pipeline.capture_columns import CAPTURE_ORDER
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
@@ -29,12 +31,12 @@ from cc_pipeline.extraction.parsed_pages import build_parse_options, spill_pages
 from cc_pipeline.lake.files import WrittenRows, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import PAGE_TABLES
+from cc_pipeline.records.asks import count_asks
 from cc_pipeline.records.fetch import Planned, RecordsResult, fetch_planned
 from cc_pipeline.records.file_leases import stop_note
 from cc_pipeline.records.locations import LocationCollector
 from cc_pipeline.records.orders import Order, RecordOptions
-from cc_pipeline.records.outcomes import with_this_round
-from cc_pipeline.records.schema import RECORD_SCHEMA
+from cc_pipeline.records.schema import ANSWERED_SCHEMA, COUNTS
 from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.workspace.workspace import Workspace, open_lake
 
@@ -49,7 +51,7 @@ Count = Callable[[int], None]
 
 class Halting:
     """Tells whether the fetch ``commit`` of a crawl was stopped; called before each range
-    (``records.asking.run.Halt``).
+    (``records.capture_states.Halt``).
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class FetchJob(Job):
 
     options: RecordOptions
     plan: str
+    asked_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +116,13 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class FetchTaskResult:
-    """The result of a fetch task. A task that requested captures and got no answer writes its rows twice: ``counted``
-    rows count this run among the rounds of their captures, ``uncounted`` rows do not. The driver chooses by the
-    results of the other tasks.
+    """The result of a fetch task. If there are asks, it writes its rows twice: whether asks count is decided by all
+    tasks. ``rows_by_choice`` has the rows by whether they are counted.
     """
 
     result: RecordsResult
     rows: int
-    counted: Written
-    uncounted: Written | None
+    rows_by_choice: Mapping[bool, Written]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,21 +185,23 @@ def fetch_task(job: FetchJob, number: int, count: Count) -> FetchTaskResult:
         places = LocationCollector()
         places.add(captures)
         located_places = places.places()
-        rows = OrderedRows(RECORD_SCHEMA, CAPTURE_ORDER, folder)
+        rows = OrderedRows(ANSWERED_SCHEMA, CAPTURE_ORDER, folder)
         name = _name(job, number)
         result = fetch_planned(
             Planned(captures.to_batches(), located_places, held_rows.to_batches(), leftover_rows.to_batches()),
-            Order(job.crawl, name, job.plan, job.options),
+            Order(job.crawl, name, job.plan, job.options, job.asked_at),
             workspace.archives(job.crawl),
             storage,
             keep=rows.add,
             halt=Halting(storage, job.crawl, job.commit),
         )
-        counted_rows = _write(workspace, job, partial(_rows_with_this_round, rows), name)
-        has_no_answer = result.has_asked_source and not result.answered
-        uncounted = _write(workspace, job, rows.batches, f"{name}-uncounted") if has_no_answer else None
+        has_asks = any(pc.any(batch.column(COUNTS.name)).as_py() for batch in rows.batches())
+        uncounted = _write(workspace, job, partial(_count_rows, rows, job, False), name)
+        counted = (
+            _write(workspace, job, partial(_count_rows, rows, job, True), f"{name}-counted") if has_asks else uncounted
+        )
     count(len(located_places))
-    return FetchTaskResult(result, rows.rows, counted_rows, uncounted)
+    return FetchTaskResult(result, rows.rows, {False: uncounted, True: counted})
 
 
 def parse_task(job: Job, number: int, count: Count) -> ParseTaskResult:
@@ -222,8 +225,8 @@ def _name(job: Job, number: int) -> str:
     return f"{job.commit}-{number:06d}-{uuid.uuid4().hex[:12]}"
 
 
-def _rows_with_this_round(rows: OrderedRows) -> Iterator[pa.RecordBatch]:
-    return map(with_this_round, rows.batches())
+def _count_rows(rows: OrderedRows, job: FetchJob, are_counted: bool) -> Iterator[pa.RecordBatch]:
+    return (count_asks(batch, job.asked_at, are_counted=are_counted) for batch in rows.batches())
 
 
 def _write(workspace: Workspace, job: Job, rows: Callable[[], Iterator[pa.RecordBatch]], name: str) -> Written:

@@ -30,7 +30,6 @@ PAGES: dict[str, ParsedPage] = {
     "4xx": parse_page(page("<p>gone", http_status=404, subset="crawldiagnostics")),
     "5xx": parse_page(page("<p>oops", http_status=503, subset="crawldiagnostics")),
     "no status line": parse_page(page("x", http_status=None)),
-    "quarantined": failed_page(page(), "Quarantined", "digest_mismatch: differs"),
     "missing": failed_page(page(http_status=None), "Missing", "not_found: 404"),
     "breaks a parser": failed_page(page("x"), "ParseFailed", "elements nested deeper than 10000"),
 }

@@ -57,7 +57,7 @@ def test_the_fifth_case(cli: Cli, world: World, tmp_path: Path) -> None:
     assert "not_found" in said.err
     assert "--refetch" in said.told
     assert counts(place) == {
-        "planned": len(truth), "delivered": len(truth) - lost, "missing": lost, "quarantined": 0, "left_out": 0,
+        "planned": len(truth), "delivered": len(truth) - lost, "pending": lost, "lost": 0, "left_out": 0,
     }  # fmt: skip
     assert cli("delivery", "verify", place).status == 3
     assert cli("delivery", "verify", place, "--allow-missing").status == 0

@@ -56,7 +56,7 @@ def test_a_copy_says_what_it_is_and_sends_nothing_twice(shop: Shop, place: Place
     manifest = place.manifest
     assert manifest.copies == (report.copy,)
     assert report.copy.targets == ("example.com",)
-    assert report.copy.counts == {"planned": 27, "delivered": 27, "missing": 0, "quarantined": 0, "left_out": 0}
+    assert report.copy.counts == {"planned": 27, "delivered": 27, "pending": 0, "lost": 0, "left_out": 0}
     assert len(manifest.files) > 3
     for entry in manifest.entries:
         data = place.read(entry.name)
@@ -116,7 +116,7 @@ def test_what_is_missing_is_named_and_sent_alone_when_it_is_found(shop: Shop, pl
     heal = lose(shop, FILES[1])
     records = shop.records()
     report = place.copy(shop, records)
-    assert report.copy.lost == {"missing": EACH}
+    assert report.copy.lost == {"pending": EACH}
     named = {(row["warc_filename"], row["reason"]) for row in place.manifest.copies[0].undelivered}
     assert named == {(FILES[1], "not_found")}
     assert_sound(place)
@@ -175,7 +175,7 @@ def test_a_copy_of_other_targets_hides_no_loss_of_an_earlier_one(shop: Shop, fol
     heal()
     found = shop.records()
     folder.copy(shop, found.slice(0, 1), "prefix:example.com/a/")
-    assert [copy.lost for copy in folder.verify().manifest.copies] == [{"missing": EACH}, {}]
+    assert [copy.lost for copy in folder.verify().manifest.copies] == [{"pending": EACH}, {}]
     folder.copy(shop, found, "example.org", "example.com")
     assert [copy.lost for copy in folder.verify().manifest.copies] == [{}, {}]
 
@@ -201,7 +201,7 @@ def test_nothing_goes_because_a_plan_or_the_source_lacks_it_today(shop: Shop, pl
         lose(shop, file)
     shutil.rmtree(shop.root / "lake" / "records")
     lost = shop.records()
-    assert set(lost["outcome"].to_pylist()) == {"missing"}
+    assert set(lost["outcome"].to_pylist()) == {"pending"}
     report = place.copy(shop, lost)
     assert (report.copy.lost, report.copy.counts["delivered"]) == ({}, 27)
     assert place.record_files() == before
@@ -212,7 +212,7 @@ def test_a_capture_that_was_never_asked_for_is_planned_too(shop: Shop, folder: P
     records = shop.records(shop.captures.slice(0, 5))
     rows = add_planned_captures(records, shop.captures.select(RECORD_KEY_NAMES))
     report = folder.copy(shop, rows)
-    assert report.copy.lost == {"missing": 22}
+    assert report.copy.lost == {"pending": 22}
     assert report.copy.undelivered[0]["detail"] == "not asked for yet"
     assert add_planned_captures(records, shop.captures.select(RECORD_KEY_NAMES).slice(0, 5)) is records
 

@@ -324,7 +324,7 @@ def test_a_half_that_came_counts_the_other_among_its_rounds(bucket: Bucket, tmp_
         for workspace, by in ((local, LOCAL), (other, spark())):
             with pytest.raises(Incomplete):
                 fetch_captures(workspace, NEW, slugs, engine=by)
-            columns = ["target", "warc_filename", "warc_record_offset", "outcome", "is_final", "unsuccessful_runs"]
+            columns = ["target", "warc_filename", "warc_record_offset", "outcome", "reason", "asks"]
             rounds.append(sorted(map(repr, workspace.lake.read("records", columns=columns).to_pylist())))
         assert rounds[0] == rounds[1]
         assert_same(local, other, slugs)
