@@ -39,9 +39,9 @@ PERSISTENT = {
     "403": {"forbidden", "refused"},
     "404": {"not_found"},
     "416": {"range_not_satisfiable"},
-    "429": {"throttled"},
+    "429": {"throttled", "refused"},
     "500": {"server_error"},
-    "503": {"throttled"},
+    "503": {"throttled", "refused"},
     "reset": {"connection_reset", "short_body"},
     "cut": {"short_body"},
     "stall": {"timeout"},
@@ -50,7 +50,7 @@ PERSISTENT = {
     "long": {"long_body"},
     "empty": {"empty_body"},
     "whole_object": {"whole_object"},
-    "xml_200": {"error_document"},
+    "xml_200": {"error_document", "refused"},
     "wrong_range": {"wrong_range"},
     "no_range": {"wrong_range"},
     # bytes are compared with digests, and not with ETags
@@ -111,8 +111,8 @@ def fetch(
     **options: object,
 ) -> Fetched:
     retry = RetryPolicy(attempts=3, base=0.001, longest=0.002)
-    brief = Timeouts(connect=20, silence=1, total=2, slowest=1_000_000)
-    timeouts = brief if silent else Timeouts(connect=20, silence=20, total=30, slowest=1_000_000)
+    brief = Timeouts(connect=20, silence=1, window=2, slowest=1_000_000)
+    timeouts = brief if silent else Timeouts(connect=20, silence=20, window=30, slowest=1_000_000)
     chosen: dict[str, object] = {"coalescing": Coalescing(gap=0), "give_up_after": 200} | options
     with Transport(url, SourceOptions(retry=retry, timeouts=timeouts)) as transport, shelf_at(lake) as storage:
         result = fetch_table(
