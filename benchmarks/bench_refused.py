@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.report import FULL, SHORT, Report, sized
+from benchmarks.report import FULL, Report, sized
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import TEST
 from cc_pipeline_tests.frontmanners import CLOUDFRONT, Manners, Wave
@@ -29,6 +29,8 @@ SITE = "example.com"
 #: Seconds of an outage, and requests before it.
 MINUTE = 60.0
 LATENCY = 0.1
+#: Shares of lone 503s, and how much longer a harvest may take than without any.
+CHANCES = ((0.05, 1.1), (0.10, 1.3), (0.20, 2.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +103,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="bench-refused-") as name:
         folder = Path(name)
         crawls = tuple(replace(crawl, parts=parts) if crawl.id == CRAWL else crawl for crawl in TEST.crawls)
-        ensure(folder / "bucket", replace(TEST, crawls=crawls))
+        ensure(folder / "bucket", replace(TEST, pages=3 * parts, crawls=crawls))
         bench = Bench(report, folder, folder / "bucket")
         plain = bench.run(harvest, plain_front)
         bench.ended("harvest", plain)
-        for share, most in ((0.05, 1.1), (0.10, 1.3), (0.20, 2.0)):
+        for share, most in CHANCES[: sized(1, 3)]:
             course = bench.run(harvest, replace(plain_front, lone_503=share))
             bench.ended(f"chance_{share:.0%}", course, None)
             bench.slower(f"chance_{share:.0%}", course, plain, most)
@@ -116,10 +118,10 @@ def main() -> None:
         bench.ended("minute_first_run", course, None)
         course = bench.run(look_up, replace(plain_front, wave=Wave(1, minute, key="*cluster.idx")))
         bench.ended("minute_lookup_in_zipnum", course, None)
-        if FULL or SHORT:
-            block = Wave(8, sized(3.0, 420.0), status=403)
+        if FULL:
+            block = Wave(8, 420.0, status=403)
             bench.ended("block_of_seven_minutes", bench.run([*harvest, "--wait"], replace(plain_front, wave=block)))
-            window = replace(plain_front, most=sized(8, 400), window=sized(3.0, 300.0))
+            window = replace(plain_front, most=400, window=300.0)
             bench.ended("window_of_400_in_300_s", bench.run([*harvest, "--wait"], window))
     report.write()
 
