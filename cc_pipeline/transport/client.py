@@ -19,7 +19,7 @@ from cc_pipeline.transport.faults import (
     judge_whole,
     range_fault,
 )
-from cc_pipeline.transport.loop import LoopThread, Stream
+from cc_pipeline.transport.loop import LoopThread, Stream, run_now
 from cc_pipeline.transport.ranges import ByteRange, ObjectInfo, RangeBytes, TransportStats
 from cc_pipeline.transport.source_client import PRECONDITION_FAILED, SourceClient, SourceOptions, judge_write, size_in
 
@@ -81,7 +81,7 @@ class Transport:
     def read_all(self, key: str, limit: int = _WHOLE_LIMIT) -> RangeBytes:
         """Reads a whole object of at most ``limit`` bytes. Raises ``RangeFault`` (``long_body`` if it is larger)."""
         if self._local is not None:
-            answer = self._local.fetch_now(key, None, limit)
+            answer = run_now(self._local.fetch(key, None, limit))
             verdict = judge_whole(limit, answer)
             self._count(verdict, answer)
             attempts = 1
@@ -95,7 +95,7 @@ class Transport:
         """Returns size and ETag of an object, ``None`` if there is none. Raises ``RangeFault`` for any other
         refusal."""
         if self._local is not None:
-            answer = self._local.head_now(key)
+            answer = run_now(self._local.head(key))
             verdict = judge_head(answer)
             attempts = 1
         else:
@@ -123,7 +123,7 @@ class Transport:
         """
         attempts = 1
         if self._local is not None:
-            answer = self._local.put_now(key, data, only_if_absent=only_if_absent)
+            answer = run_now(self._local.put(key, data, only_if_absent=only_if_absent))
             verdict = judge_write(answer)
         else:
             verdict, answer, attempts = self._thread.run(
@@ -147,7 +147,7 @@ class Transport:
         """Removes an object of the user's own bucket or folder, if it exists. Raises ``RangeFault`` or
         ``EnvironmentFault``."""
         if self._local is not None:
-            self._local.delete_now(key)
+            run_now(self._local.delete(key))
             return
         verdict, _, attempts = self._thread.run(self._client.write(lambda: self.store.delete(key)))
         if isinstance(verdict, Finding) and verdict.kind is not FaultKind.NOT_FOUND:
@@ -157,7 +157,7 @@ class Transport:
         """Lists the objects of the user's own bucket or folder whose keys start with ``prefix``. Raises
         ``EnvironmentFault``."""
         if self._local is not None:
-            return list(self._local.listing_now(prefix))
+            return run_now(self._local.listing(prefix))[1]
         verdict, objects = self._thread.run(self._client.listing(prefix))
         if isinstance(verdict, Finding):
             raise EnvironmentFault(
@@ -199,7 +199,7 @@ class Transport:
     def _read_local(self, byte_range: ByteRange) -> RangeBytes | RangeFault:
         assert self._local is not None
         span = Span(byte_range.offset, byte_range.length)
-        answer = self._local.fetch_now(byte_range.key, span)
+        answer = run_now(self._local.fetch(byte_range.key, span))
         verdict = judge_range(span, answer, byte_range.etag, byte_range.total, may_be_short=byte_range.may_be_short)
         self._count(verdict, answer)
         return _outcome(byte_range, verdict, answer, 1)
