@@ -118,13 +118,13 @@ class SourceClient:
                 requests += further_requests
         return verdict, answer, requests
 
-    async def _send_range(self, byte_range: ByteRange) -> SourceAnswer:
+    def _send_range(self, byte_range: ByteRange) -> Awaitable[SourceAnswer]:
         span = Span(byte_range.offset, byte_range.length)
 
         def judge(answer: Answer) -> Verified | Finding:
             return judge_range(span, answer, byte_range.etag, byte_range.total, may_be_short=byte_range.may_be_short)
 
-        return await self._send_get(byte_range.key, span, span.length, judge, max_attempts=byte_range.tries)
+        return self._send_get(byte_range.key, span, span.length, judge, max_attempts=byte_range.tries)
 
     async def _read_part_of_whole(self, byte_range: ByteRange, offset: int) -> SourceAnswer:
         """Reads an explicit range out of the whole object, from a host that sends nothing else. Bytes before the range
@@ -155,7 +155,7 @@ class SourceClient:
             verdict, answer = second_verdict, second_answer
         return verdict, answer, requests + further_requests
 
-    async def _send_suffix(self, byte_range: ByteRange) -> SourceAnswer:
+    def _send_suffix(self, byte_range: ByteRange) -> Awaitable[SourceAnswer]:
         span = Span(None, byte_range.length)
 
         def judge(answer: Answer) -> Verified | Finding:
@@ -164,7 +164,7 @@ class SourceClient:
                 return replace(verdict, final=not self._has_suffixes)
             return verdict
 
-        return await self._send_get(byte_range.key, span, span.length, judge, max_attempts=byte_range.tries)
+        return self._send_get(byte_range.key, span, span.length, judge, max_attempts=byte_range.tries)
 
     async def _read_by_size(self, byte_range: ByteRange) -> SourceAnswer:
         """Reads the end of an object as an explicit range, after a HEAD request if its size is not known."""
@@ -225,7 +225,7 @@ class SourceClient:
         for sender in senders:
             await sender.limiter.close()
 
-    async def _send_get(
+    def _send_get(
         self,
         key: str,
         span: Span | None,
@@ -234,12 +234,12 @@ class SourceClient:
         *,
         skip: int = 0,
         max_attempts: int | None = None,
-    ) -> SourceAnswer:
+    ) -> Awaitable[SourceAnswer]:
         sender, follower = self._ready()
         follow: Follow | None = None
         if follower is not None:
             follow = follower.following("GET", key, span, limit, skip, judge)
-        return await sender.send(key, lambda: self.store.fetch(key, span, limit, skip), judge, follow, max_attempts)
+        return sender.send(key, lambda: self.store.fetch(key, span, limit, skip), judge, follow, max_attempts)
 
     def _ready(self) -> tuple[Sender, Follower | None]:
         if self._sender is None:
