@@ -28,7 +28,7 @@ from cc_pipeline.transport.faults import (
 from cc_pipeline.transport.limits import SourceLimits, chosen_limits, default_limits, shared_among
 from cc_pipeline.transport.ranges import ByteRange, RetryPolicy, TransportStats
 from cc_pipeline.transport.rate_limiter import RateLimiter
-from cc_pipeline.transport.sender import Follow, Judge, Sender, SourceAnswer
+from cc_pipeline.transport.sender import FolderSender, Follow, Judge, Sender, SourceAnswer
 
 if TYPE_CHECKING:
     from cc_pipeline.stores.web import HttpClient
@@ -95,15 +95,16 @@ class SourceClient:
             access=own_access or access,
             bounded=options.bounded,
         )
-        self.local = self._opened if isinstance(self._opened, LocalStore) else None
+        #: Whether it is a folder: its coroutines wait for nothing.
+        self.is_local = isinstance(self._opened, LocalStore)
         self.store: Store = self._opened
         self.limits = options.limits(self.source)
-        self.host = self.store.host if self.local is None else self.source
+        self.host = self.source if self.is_local else self.store.host
         #: Whether the host answers suffix ranges; ``None`` until it is known.
         self._has_suffixes: bool | None = None
         self._senders: dict[str, Sender] = {}
         self._clients: dict[str, HttpClient] = {}
-        self._sender: Sender | None = None
+        self._sender: Sender | FolderSender | None = FolderSender(stats) if self.is_local else None
         self._follower: Follower | None = None
 
     async def read_range(self, byte_range: ByteRange) -> SourceAnswer:
@@ -241,7 +242,7 @@ class SourceClient:
             follow = follower.following("GET", key, span, limit, skip, judge)
         return sender.send(key, lambda: self.store.fetch(key, span, limit, skip), judge, follow, max_attempts)
 
-    def _ready(self) -> tuple[Sender, Follower | None]:
+    def _ready(self) -> tuple[Sender | FolderSender, Follower | None]:
         if self._sender is None:
             self._sender = self._sender_to(self.store.host, self.limits)
             self._follower = self._open_follower()
