@@ -146,8 +146,9 @@ class RateLimiter:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._thread is not None:
             self._thread.shutdown()
-        if self._slots is not None:
-            self._slots.close()
+        slots, self._slots = self._slots, None
+        if slots is not None:
+            slots.close()
         if self._file is not None:
             self._file.close()
 
