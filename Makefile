@@ -85,7 +85,7 @@ smoke-live: setup ## a look at the real source, before a release: some ten reque
 	@$(VENV)/cc-pipeline doctor --live $(if $(SOURCE),--source '$(SOURCE)')
 
 # SHORT=1: every path on tiny input, in seconds; FULL=1: the long form, where there is one
-bench-%: tools   ## ours and the rival in one run: documents, growth, index, main, operate, records
+bench-%: tools   ## ours and the rival in one run: documents, growth, index, main, operate, records, refused
 	$(VENV)/python -m benchmarks.bench_$*
 
 # nothing else in data: what was fetched from the real source is nowhere else

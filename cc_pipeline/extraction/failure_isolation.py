@@ -91,8 +91,8 @@ _GENERAL_KINDS: Final = frozenset({FaultKind.REFUSED, FaultKind.UNREACHABLE})
 
 
 def affects_all_targets(error: BaseException) -> bool:
-    """Whether an error would affect every target alike: the place of the lake cannot be written, the circuit breaker of
-    the source is open, or its address cannot be reached. Each call would take many seconds to fail again."""
+    """Whether an error would affect every target alike: the place of the lake cannot be written, the source refuses, or
+    its address cannot be reached. Each call would take many seconds to fail again."""
     if isinstance(error, PlaceFault) or disk_is_full(error):
         return True
     if isinstance(error, RangeFault) and error.kind in _GENERAL_KINDS:

@@ -65,21 +65,19 @@ class LocalStore:
         # called for each record: it must not access the disk
         return self._resolve_key(key).as_uri()
 
-    def fetch_now(self, key: str, span: Span | None = None, limit: int = 0) -> Answer:
-        """Does the same as ``fetch``, without an event loop."""
+    async def fetch(self, key: str, span: Span | None = None, limit: int = 0, skip: int = 0) -> Answer:
         try:
             descriptor = os.open(self.path(key), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
             return _refusal(error)
         try:
-            return _answer(descriptor, span, limit)
+            return _answer(descriptor, span, limit, skip)
         except OSError as error:
             return _refusal(error)
         finally:
             os.close(descriptor)
 
-    def head_now(self, key: str) -> Answer:
-        """Does the same as ``head``, without an event loop."""
+    async def head(self, key: str) -> Answer:
         try:
             file_status = os.stat(self.path(key))
         except OSError as error:
@@ -88,14 +86,7 @@ class LocalStore:
             return Answer(404, {}, b"not a regular file")
         return Answer(200, {"content-length": str(file_status.st_size), "etag": _etag(file_status)}, b"")
 
-    async def fetch(self, key: str, span: Span | None = None, limit: int = 0, skip: int = 0) -> Answer:
-        answer = self.fetch_now(key, span, limit + skip)
-        return Answer(answer.status, answer.headers, answer.body[skip:]) if len(answer.body) > skip > 0 else answer
-
-    async def head(self, key: str) -> Answer:
-        return self.head_now(key)
-
-    def put_now(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> Answer:
+    async def put(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> Answer:
         """Writes under another name, then renames (or links, if the object must be new): no partial object is seen."""
         target = self.path(key)
         # outside of the try: a file in place of a folder is not an existing object
@@ -113,18 +104,11 @@ class LocalStore:
         except FileNotFoundError:
             return Answer(200, {}, b"")  # another process deleted it since
 
-    def delete_now(self, key: str) -> Answer:
-        """Does the same as ``delete``, without an event loop."""
+    async def delete(self, key: str) -> Answer:
         self.path(key).unlink(missing_ok=True)
         return Answer(204, {}, b"")
 
-    async def put(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> Answer:
-        return self.put_now(key, data, only_if_absent=only_if_absent)
-
-    async def delete(self, key: str) -> Answer:
-        return self.delete_now(key)
-
-    def listing_now(self, prefix: str) -> Iterator[ListedObject]:
+    def _list(self, prefix: str) -> Iterator[ListedObject]:
         """Yields the files whose key starts with ``prefix``, in key order within each folder."""
         folder = self.root / prefix.rpartition("/")[0]
         for parent, folders, names in os.walk(folder):
@@ -140,7 +124,7 @@ class LocalStore:
                     yield ListedObject(key, file_status.st_size, _etag(file_status), file_status.st_mtime)
 
     async def listing(self, prefix: str) -> tuple[Answer, list[ListedObject]]:
-        return Answer(200, {}, b""), list(self.listing_now(prefix))
+        return Answer(200, {}, b""), list(self._list(prefix))
 
     async def close(self) -> None:
         """Does nothing: no file is kept open."""
@@ -156,14 +140,15 @@ def _refusal(error: OSError) -> Answer:
     return Answer(status, {}, (error.strerror or str(error)).encode())
 
 
-def _answer(descriptor: int, span: Span | None, limit: int) -> Answer:
+def _answer(descriptor: int, span: Span | None, limit: int, skip: int) -> Answer:
     file_status = os.fstat(descriptor)
     if not stat.S_ISREG(file_status.st_mode):
         return Answer(404, {}, b"not a regular file")
     size = file_status.st_size
     etag = _etag(file_status)
     if span is None:
-        body = _read(descriptor, 0, min(size, limit + 1))
+        first = skip if skip < size else 0
+        body = _read(descriptor, first, min(size - first, limit + 1))
         return Answer(200, {"content-length": str(size), "etag": etag}, body)
     start = max(0, size - span.length) if span.offset is None else span.offset
     stop = min(size, start + span.length)

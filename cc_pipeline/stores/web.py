@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlsplit
@@ -207,6 +208,12 @@ def as_sent(address: str) -> str:
         raise UserInputError(f"{redact_address(address)!r} is not an address: {error}") from error
 
 
+@lru_cache(1_024)
+def _escape(key: str) -> str:
+    """Returns a key as in an address. A file has many records, each of which needs it."""
+    return quote(key, safe="/-_.~=,:@!$&'()*+;")
+
+
 class HttpStore:
     """A store at ``base``, an ``http(s)://`` address; keys are appended to it.
 
@@ -223,7 +230,7 @@ class HttpStore:
         self.host = urlsplit(self._base).netloc.lower()
 
     def url(self, key: str) -> str:
-        return self._base + quote(key, safe="/-_.~=,:@!$&'()*+;")
+        return self._base + _escape(key)
 
     def headers_at(self, address: str) -> Mapping[str, str]:
         """Returns the headers with credentials for an address at this store's own scheme, host and port; else none."""

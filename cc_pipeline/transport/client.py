@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 from cc_pipeline.addresses import NO_ACCESS, Access
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.stores.answer import Answer, ListedObject, Span
+from cc_pipeline.stores.answer import Answer, ListedObject
 from cc_pipeline.transport.faults import (
     FaultKind,
     Finding,
     RangeFault,
     Verified,
     advice,
-    judge_head,
-    judge_range,
-    judge_whole,
     range_fault,
 )
-from cc_pipeline.transport.loop import LoopThread, Stream
+from cc_pipeline.transport.loop import LoopThread, Stream, run_now
 from cc_pipeline.transport.ranges import ByteRange, ObjectInfo, RangeBytes, TransportStats
-from cc_pipeline.transport.source_client import PRECONDITION_FAILED, SourceClient, SourceOptions, judge_write, size_in
+from cc_pipeline.transport.source_client import PRECONDITION_FAILED, SourceClient, SourceOptions, size_in
+
+T = TypeVar("T")
 
 #: Bytes that ``read_all`` reads at most unless its caller says otherwise.
 _WHOLE_LIMIT = 64 << 20
@@ -50,7 +50,6 @@ class Transport:
         self.source, self.store = self._client.source, self._client.store
         #: The host as in ``host_file.HostReport``: a bucket's endpoint, the port if it is not the default.
         self.host = self._client.host
-        self._local = self._client.local
         self.limits = self._client.limits
         self._memory_bound = memory_bound
         self._thread = LoopThread()
@@ -80,13 +79,7 @@ class Transport:
 
     def read_all(self, key: str, limit: int = _WHOLE_LIMIT) -> RangeBytes:
         """Reads a whole object of at most ``limit`` bytes. Raises ``RangeFault`` (``long_body`` if it is larger)."""
-        if self._local is not None:
-            answer = self._local.fetch_now(key, None, limit)
-            verdict = judge_whole(limit, answer)
-            self._count(verdict, answer)
-            attempts = 1
-        else:
-            verdict, answer, attempts = self._thread.run(self._client.read_whole(key, limit))
+        verdict, answer, attempts = self._run(self._client.read_whole(key, limit))
         if isinstance(verdict, Finding):
             raise range_fault(verdict.kind, key, None, None, verdict.detail, attempts)
         return RangeBytes(key, 0, answer.body, verdict.total, verdict.etag, attempts)
@@ -94,12 +87,7 @@ class Transport:
     def head(self, key: str) -> ObjectInfo | None:
         """Returns size and ETag of an object, ``None`` if there is none. Raises ``RangeFault`` for any other
         refusal."""
-        if self._local is not None:
-            answer = self._local.head_now(key)
-            verdict = judge_head(answer)
-            attempts = 1
-        else:
-            verdict, answer, attempts = self._thread.run(self._client.head(key))
+        verdict, answer, attempts = self._run(self._client.head(key))
         if isinstance(verdict, Finding):
             if verdict.kind is FaultKind.NOT_FOUND:
                 return None
@@ -121,14 +109,9 @@ class Transport:
         An existing object with the same bytes counts as written by this call if the answer of an earlier try was lost.
         A file is not compared. Raises ``RangeFault`` or ``EnvironmentFault``.
         """
-        attempts = 1
-        if self._local is not None:
-            answer = self._local.put_now(key, data, only_if_absent=only_if_absent)
-            verdict = judge_write(answer)
-        else:
-            verdict, answer, attempts = self._thread.run(
-                self._client.write(lambda: self.store.put(key, data, only_if_absent=only_if_absent))
-            )
+        verdict, answer, attempts = self._run(
+            self._client.write(lambda: self.store.put(key, data, only_if_absent=only_if_absent))
+        )
         if isinstance(verdict, Finding):
             raise range_fault(verdict.kind, key, None, None, verdict.detail, 1)
         if answer.status != PRECONDITION_FAILED:
@@ -146,19 +129,14 @@ class Transport:
     def delete(self, key: str) -> None:
         """Removes an object of the user's own bucket or folder, if it exists. Raises ``RangeFault`` or
         ``EnvironmentFault``."""
-        if self._local is not None:
-            self._local.delete_now(key)
-            return
-        verdict, _, attempts = self._thread.run(self._client.write(lambda: self.store.delete(key)))
+        verdict, _, attempts = self._run(self._client.write(lambda: self.store.delete(key)))
         if isinstance(verdict, Finding) and verdict.kind is not FaultKind.NOT_FOUND:
             raise range_fault(verdict.kind, key, None, None, verdict.detail, attempts)
 
     def listing(self, prefix: str) -> list[ListedObject]:
         """Lists the objects of the user's own bucket or folder whose keys start with ``prefix``. Raises
         ``EnvironmentFault``."""
-        if self._local is not None:
-            return list(self._local.listing_now(prefix))
-        verdict, objects = self._thread.run(self._client.listing(prefix))
+        verdict, objects = self._run(self._client.listing(prefix))
         if isinstance(verdict, Finding):
             raise EnvironmentFault(
                 f"{self.store.url(prefix)} cannot be listed: {verdict.kind.value} ({verdict.detail})",
@@ -174,8 +152,8 @@ class Transport:
         ``requests`` is drawn in the caller's thread, only as far ahead as ``concurrency`` requests and the memory bound
         allow. Leaving the iterator early cancels requests in flight.
         """
-        if self._local is not None:
-            return map(self._read_local, requests)
+        if self._client.is_local:
+            return (self._run(self._read_range(byte_range)) for byte_range in requests)
         stream: Stream[ByteRange, RangeBytes | RangeFault] = Stream(
             self._thread.get(),
             self._read_range,
@@ -186,9 +164,7 @@ class Transport:
         return stream.run(requests)
 
     def _value(self, byte_range: ByteRange) -> RangeBytes:
-        outcome = (
-            self._read_local(byte_range) if self._local is not None else self._thread.run(self._read_range(byte_range))
-        )
+        outcome = self._run(self._read_range(byte_range))
         if isinstance(outcome, RangeFault):
             raise outcome
         return outcome
@@ -196,19 +172,9 @@ class Transport:
     async def _read_range(self, byte_range: ByteRange) -> RangeBytes | RangeFault:
         return _outcome(byte_range, *await self._client.read_range(byte_range))
 
-    def _read_local(self, byte_range: ByteRange) -> RangeBytes | RangeFault:
-        assert self._local is not None
-        span = Span(byte_range.offset, byte_range.length)
-        answer = self._local.fetch_now(byte_range.key, span)
-        verdict = judge_range(span, answer, byte_range.etag, byte_range.total, may_be_short=byte_range.may_be_short)
-        self._count(verdict, answer)
-        return _outcome(byte_range, verdict, answer, 1)
-
-    def _count(self, verdict: Verified | Finding, answer: Answer) -> None:
-        self.stats.requests += 1
-        self.stats.bytes += len(answer.body)
-        if isinstance(verdict, Finding):
-            self.stats.faults[verdict.kind.value] += 1
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Returns the result of ``work``; a folder needs no thread."""
+        return run_now(work) if self._client.is_local else self._thread.run(work)
 
 
 def _outcome(

@@ -75,6 +75,16 @@ class LoopThread:
         loop.close()
 
 
+def run_now(work: Coroutine[Any, Any, T]) -> T:
+    """Returns the result of ``work``, which waits for nothing, in the caller's thread and without a loop."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise RuntimeError("it waits for something")
+
+
 def _new_loop() -> asyncio.AbstractEventLoop:
     """Returns uvloop's loop if it is installed (it is optional and has no Windows build), else the standard one."""
     if importlib.util.find_spec("uvloop") is None:

@@ -45,10 +45,9 @@ _WARN_AFTER: Final = 5.0
 
 
 class HostUnavailable(Exception):
-    """The host refuses for longer than the request waits: until ``until``, in ``seconds``. The message says why."""
+    """The host refuses for longer than the request waits: for ``seconds``. The message says why."""
 
     def __init__(self, admission: Admission, now: float) -> None:
-        self.until = admission.at
         self.seconds = max(0.0, admission.at - now)
         super().__init__(
             f"the host refuses requests ({admission.reason}); "
@@ -147,8 +146,9 @@ class RateLimiter:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._thread is not None:
             self._thread.shutdown()
-        if self._slots is not None:
-            self._slots.close()
+        slots, self._slots = self._slots, None
+        if slots is not None:
+            slots.close()
         if self._file is not None:
             self._file.close()
 
@@ -175,8 +175,7 @@ class RateLimiter:
         if self._in_flight < self._limits.concurrency:
             if self._path is None:
                 return True
-            slots = await self._open_slots()
-            slot = slots.take()
+            slot = self._open_slots().take()
             if slot is not None:
                 if self._slotless_since:
                     self._slotless_since = 0.0
@@ -254,7 +253,7 @@ class RateLimiter:
             )
             progress.report(progress.WAITING, 1, None, text)
 
-    async def _open_slots(self) -> Slots:
+    def _open_slots(self) -> Slots:
         if self._slots is None:
             assert self._path is not None
             folder = self._path.with_suffix(".slots") / self._host.replace("/", "_")

@@ -23,6 +23,23 @@ Follow: TypeAlias = Callable[[Answer], Awaitable[SourceAnswer]]
 NO_BODY: Final = Answer(0, {}, b"")
 
 
+class FolderSender:
+    """Sends each request to a folder once: it has no limits, and does not refuse."""
+
+    def __init__(self, stats: TransportStats) -> None:
+        self._stats = stats
+
+    async def send(
+        self, key: str, fetch: Fetch, judge: Judge, follow: Follow | None = None, max_attempts: int | None = None
+    ) -> SourceAnswer:
+        """Returns the verdict on the answer, the answer, and the number of requests."""
+        self._stats.requests += 1
+        answer = await fetch()
+        verdict = judge(answer)
+        self._stats.count(answer, verdict)
+        return verdict, answer, 1
+
+
 class Sender:
     """Sends requests to one host. It runs inside the transport's loop, as do the objects it uses."""
 
@@ -84,7 +101,5 @@ class Sender:
             answer, verdict = NO_BODY, Finding(FaultKind(error.kind), error.detail)
         finally:
             self.limiter.leave()
-        self._stats.bytes += len(answer.body)
-        if isinstance(verdict, Finding):
-            self._stats.faults[verdict.kind.value] += 1
+        self._stats.count(answer, verdict)
         return verdict, answer

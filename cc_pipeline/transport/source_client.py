@@ -28,7 +28,7 @@ from cc_pipeline.transport.faults import (
 from cc_pipeline.transport.limits import SourceLimits, chosen_limits, default_limits, shared_among
 from cc_pipeline.transport.ranges import ByteRange, RetryPolicy, TransportStats
 from cc_pipeline.transport.rate_limiter import RateLimiter
-from cc_pipeline.transport.sender import Follow, Judge, Sender, SourceAnswer
+from cc_pipeline.transport.sender import FolderSender, Follow, Judge, Sender, SourceAnswer
 
 if TYPE_CHECKING:
     from cc_pipeline.stores.web import HttpClient
@@ -95,15 +95,16 @@ class SourceClient:
             access=own_access or access,
             bounded=options.bounded,
         )
-        self.local = self._opened if isinstance(self._opened, LocalStore) else None
+        #: Whether it is a folder: its coroutines wait for nothing.
+        self.is_local = isinstance(self._opened, LocalStore)
         self.store: Store = self._opened
         self.limits = options.limits(self.source)
-        self.host = self.store.host if self.local is None else self.source
+        self.host = self.source if self.is_local else self.store.host
         #: Whether the host answers suffix ranges; ``None`` until it is known.
         self._has_suffixes: bool | None = None
         self._senders: dict[str, Sender] = {}
         self._clients: dict[str, HttpClient] = {}
-        self._sender: Sender | None = None
+        self._sender: Sender | FolderSender | None = FolderSender(stats) if self.is_local else None
         self._follower: Follower | None = None
 
     async def read_range(self, byte_range: ByteRange) -> SourceAnswer:
@@ -118,13 +119,13 @@ class SourceClient:
                 requests += further_requests
         return verdict, answer, requests
 
-    async def _send_range(self, byte_range: ByteRange) -> SourceAnswer:
+    def _send_range(self, byte_range: ByteRange) -> Awaitable[SourceAnswer]:
         span = Span(byte_range.offset, byte_range.length)
 
         def judge(answer: Answer) -> Verified | Finding:
             return judge_range(span, answer, byte_range.etag, byte_range.total, may_be_short=byte_range.may_be_short)
 
-        return await self._send_get(byte_range.key, span, span.length, judge, max_attempts=byte_range.tries)
+        return self._send_get(byte_range.key, span, span.length, judge, max_attempts=byte_range.tries)
 
     async def _read_part_of_whole(self, byte_range: ByteRange, offset: int) -> SourceAnswer:
         """Reads an explicit range out of the whole object, from a host that sends nothing else. Bytes before the range
@@ -155,7 +156,7 @@ class SourceClient:
             verdict, answer = second_verdict, second_answer
         return verdict, answer, requests + further_requests
 
-    async def _send_suffix(self, byte_range: ByteRange) -> SourceAnswer:
+    def _send_suffix(self, byte_range: ByteRange) -> Awaitable[SourceAnswer]:
         span = Span(None, byte_range.length)
 
         def judge(answer: Answer) -> Verified | Finding:
@@ -164,7 +165,7 @@ class SourceClient:
                 return replace(verdict, final=not self._has_suffixes)
             return verdict
 
-        return await self._send_get(byte_range.key, span, span.length, judge, max_attempts=byte_range.tries)
+        return self._send_get(byte_range.key, span, span.length, judge, max_attempts=byte_range.tries)
 
     async def _read_by_size(self, byte_range: ByteRange) -> SourceAnswer:
         """Reads the end of an object as an explicit range, after a HEAD request if its size is not known."""
@@ -225,7 +226,7 @@ class SourceClient:
         for sender in senders:
             await sender.limiter.close()
 
-    async def _send_get(
+    def _send_get(
         self,
         key: str,
         span: Span | None,
@@ -234,14 +235,14 @@ class SourceClient:
         *,
         skip: int = 0,
         max_attempts: int | None = None,
-    ) -> SourceAnswer:
+    ) -> Awaitable[SourceAnswer]:
         sender, follower = self._ready()
         follow: Follow | None = None
         if follower is not None:
             follow = follower.following("GET", key, span, limit, skip, judge)
-        return await sender.send(key, lambda: self.store.fetch(key, span, limit, skip), judge, follow, max_attempts)
+        return sender.send(key, lambda: self.store.fetch(key, span, limit, skip), judge, follow, max_attempts)
 
-    def _ready(self) -> tuple[Sender, Follower | None]:
+    def _ready(self) -> tuple[Sender | FolderSender, Follower | None]:
         if self._sender is None:
             self._sender = self._sender_to(self.store.host, self.limits)
             self._follower = self._open_follower()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline_tests.corpus import CORPUS
+from cc_pipeline_tests.lab import why_no_lab
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHES = sorted(path.stem.removeprefix("bench_") for path in (ROOT / "benchmarks").glob("bench_*.py"))
@@ -23,6 +24,8 @@ BENCHES = sorted(path.stem.removeprefix("bench_") for path in (ROOT / "benchmark
 def test_a_short_form_writes_its_figures(name: str, tmp_path: Path) -> None:
     if name == "documents" and not CORPUS.is_dir():
         pytest.skip("the corpus is not here")
+    if name == "refused" and why_no_lab():
+        pytest.skip(why_no_lab())
     run_short_form(f"benchmarks.bench_{name}", name, tmp_path)
 
 

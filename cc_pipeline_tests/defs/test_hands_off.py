@@ -30,7 +30,7 @@ SET = {
     "history",
     "path_lists",
     "publication",
-    "source_breaker",
+    "source_refusals",
     "watch_list",
     "weekly_checks",
     "weekly_maintenance",

@@ -28,7 +28,7 @@ from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, publish, work
 
 failed_runs = sensor("failed_runs")
 publication = sensor("publication")
-source_breaker = sensor("source_breaker")
+source_refusals = sensor("source_refusals")
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_a_source_that_refuses_is_told_when_it_begins_and_when_it_ends(
 
     def tick() -> str:
         nonlocal cursor
-        answer = source_breaker(
+        answer = source_refusals(
             dg.build_sensor_context(instance=instance, cursor=cursor, resources={WORKSPACE: workspace})
         )
         assert isinstance(answer, dg.SensorResult)

@@ -203,7 +203,7 @@ def test_a_source_that_goes_away_is_found_out_once_and_not_for_each_partition(
 
     monkeypatch.setattr(module, "locate_captures", counted)
     opened = workspace_of(server.url, tmp_path)
-    monkeypatch.setattr(RetryPolicy, "next_wait", lambda *_: None)
+    monkeypatch.setattr(RetryPolicy, "is_exhausted", lambda *_: True)
     with pytest.raises(EnvironmentFault, match="unreachable"):
         made(opened, slugs)
     assert calls == [slugs]

@@ -74,7 +74,7 @@ def test_a_closed_port_is_asked_few_times_and_named(tmp_path: Path) -> None:
     assert "after 2 attempts" in str(refused.value)
 
 
-@pytest.mark.parametrize(("kind", "asked"), [("403", 1), ("500", 3), ("404", 1)])
+@pytest.mark.parametrize(("kind", "asked"), [("403", 2), ("500", 2), ("404", 1)])
 def test_a_host_of_the_list_that_always_refuses_is_asked_a_bounded_number_of_times(
     bucket: Bucket, tmp_path: Path, kind: str, asked: int
 ) -> None:

@@ -8,7 +8,6 @@ import ssl
 import struct
 import subprocess
 import time
-import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -324,20 +323,6 @@ def test_chunks_come_out_however_they_are_cut(chunks: list[bytes], data: st.Data
         pieces.append(coded[:size])
         coded = coded[size:]
     assert answer_of(*pieces, bound=1000).body == b"".join(chunks)
-
-
-def test_a_body_takes_as_much_memory_in_however_many_pieces_it_comes() -> None:
-    size = 600_000
-    pieces = [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"2\r\nab\r\n" * (size // 2), b"0\r\n\r\n"]
-    tracemalloc.start()
-    try:
-        answer = answer_of(*pieces, bound=size, timeouts=Timeouts())
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert answer.body == b"ab" * (size // 2)
-    # what waits in the reader, in pieces of two bytes, is bounded
-    assert most < 3 * size + (6 << 20)
 
 
 @settings(deadline=None, max_examples=20)

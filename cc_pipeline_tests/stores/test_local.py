@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,28 @@ import pytest
 
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.stores import local
-from cc_pipeline.stores.answer import S3Options, Span
+from cc_pipeline.stores.answer import Answer, S3Options, Span
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.stores.opening import is_loopback, open_store, system_proxy
 from cc_pipeline.stores.s3 import S3Store
 from cc_pipeline.stores.web import HttpStore
 from cc_pipeline.transport.client import Transport
+from cc_pipeline.transport.loop import run_now
 from cc_pipeline_tests.world import workspace_of
 
 DATA = bytes(range(100))
+
+
+def fetch(store: LocalStore, key: str, span: Span | None = None, limit: int = 0) -> Answer:
+    return run_now(store.fetch(key, span, limit))
+
+
+def head(store: LocalStore, key: str) -> Answer:
+    return run_now(store.head(key))
+
+
+def put(store: LocalStore, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> Answer:
+    return run_now(store.put(key, data, only_if_absent=only_if_absent))
 
 
 @pytest.fixture
@@ -32,30 +46,30 @@ def store(tmp_path: Path) -> LocalStore:
 
 
 def test_ranges_answer_as_servers_do(store: LocalStore) -> None:
-    answer = store.fetch_now("a", Span(10, 20))
+    answer = fetch(store, "a", Span(10, 20))
     assert (answer.status, answer.body) == (206, DATA[10:30])
     assert answer.headers["content-range"] == "bytes 10-29/100"
-    assert store.fetch_now("a", Span(90, 20)).headers["content-range"] == "bytes 90-99/100"
-    assert store.fetch_now("a", Span(None, 7)).body == DATA[-7:]
-    assert store.fetch_now("a", Span(None, 700)).body == DATA
-    assert store.fetch_now("a", Span(100, 1)).status == 416
-    assert store.fetch_now("a", Span(1 << 50, 1 << 50)).status == 416
-    assert store.fetch_now("empty", Span(None, 5)).status == 416
-    assert store.fetch_now("a", None, 10).body == DATA[:11]
-    assert store.fetch_now("a", None, 1000).body == DATA
+    assert fetch(store, "a", Span(90, 20)).headers["content-range"] == "bytes 90-99/100"
+    assert fetch(store, "a", Span(None, 7)).body == DATA[-7:]
+    assert fetch(store, "a", Span(None, 700)).body == DATA
+    assert fetch(store, "a", Span(100, 1)).status == 416
+    assert fetch(store, "a", Span(1 << 50, 1 << 50)).status == 416
+    assert fetch(store, "empty", Span(None, 5)).status == 416
+    assert fetch(store, "a", None, 10).body == DATA[:11]
+    assert fetch(store, "a", None, 1000).body == DATA
 
 
 def test_what_is_no_file_is_not_found(store: LocalStore, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for key in ("nothing", "dir", "a/b", "x" * 400, "fifo"):
-        assert store.fetch_now(key, Span(0, 1)).status == 404, key
-        assert store.head_now(key).status == 404, key
+        assert fetch(store, key, Span(0, 1)).status == 404, key
+        assert head(store, key).status == 404, key
 
 
 @pytest.mark.parametrize("key", ["../a", "x/../../a", "/etc/passwd", "", "a\0b", ".."])
 def test_no_key_leaves_the_root(store: LocalStore, key: str) -> None:
     with pytest.raises(UserInputError):
-        store.fetch_now(key, Span(0, 1))
+        fetch(store, key, Span(0, 1))
 
 
 def test_no_link_leads_out_of_a_source(tmp_path: Path) -> None:
@@ -71,23 +85,23 @@ def test_no_link_leads_out_of_a_source(tmp_path: Path) -> None:
     # what leads to the folder is the person's own choice, and so is a place that is no source
     for place in (root, tmp_path / "link"):
         bounded = LocalStore(place, bounded=True)
-        assert bounded.fetch_now("inside/a", Span(0, 5)).body == DATA[:5]
-        assert bounded.head_now("inside/none").status == 404
+        assert fetch(bounded, "inside/a", Span(0, 5)).body == DATA[:5]
+        assert head(bounded, "inside/none").status == 404
         for key, link in (("file", "file"), ("inside/folder/a", "inside/folder"), ("other", "other")):
-            for ask in (bounded.fetch_now, bounded.head_now):
+            for ask in (partial(fetch, bounded), partial(head, bounded)):
                 with pytest.raises(EnvironmentFault) as refused:
                     ask(key)
                 assert refused.value.problem.startswith(f"{place / link} is a link to {tmp_path / 'outside'}")
-    assert LocalStore(root).fetch_now("file", Span(0, 5)).body == DATA[:5]
+    assert fetch(LocalStore(root), "file", Span(0, 5)).body == DATA[:5]
     workspace = workspace_of(root, tmp_path / "home")
     with pytest.raises(EnvironmentFault, match="is a link to"):
         workspace.transport.read_all("file")
 
 
 def test_a_changed_file_has_another_etag(store: LocalStore, tmp_path: Path) -> None:
-    before = store.head_now("a").headers["etag"]
+    before = head(store, "a").headers["etag"]
     os.utime(tmp_path / "a", (5, 5))
-    assert store.head_now("a").headers["etag"] != before
+    assert head(store, "a").headers["etag"] != before
 
 
 def test_what_another_deletes_at_once_was_written_all_the_same(
@@ -102,7 +116,7 @@ def test_what_another_deletes_at_once_was_written_all_the_same(
         path.unlink()
 
     monkeypatch.setattr(local, "written_whole", gone)
-    assert store.put_now("new", b"one", only_if_absent=True).status == 200
+    assert put(store, "new", b"one", only_if_absent=True).status == 200
     assert not (tmp_path / "new").exists()
 
 

@@ -57,8 +57,3 @@ def test_a_range_that_does_not_come_is_never_taken_for_damage() -> None:
             stream.read(100)
     assert not isinstance(raised.value, DataFault)
     assert stream.fault is not None and stream.fault.kind is FaultKind.CHANGED_OBJECT
-
-
-def test_an_empty_object_has_no_bytes() -> None:
-    with ReadAheadStream(Source(), "a", 0, "one") as stream:
-        assert stream.read(10) == b""

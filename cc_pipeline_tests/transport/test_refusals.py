@@ -8,7 +8,7 @@ from statistics import mean
 import pytest
 
 from cc_pipeline.transport import host_state
-from cc_pipeline.transport.faults import FaultKind, Finding, Verified
+from cc_pipeline.transport.faults import FaultKind, Finding
 from cc_pipeline.transport.host_state import (
     ALONE_PAUSE,
     CAUTION,
@@ -210,9 +210,3 @@ def test_a_user_may_reset_a_host() -> None:
     state = refuses(EPOCH, FRONT, 403).reset()
     assert state.admit(FRONT, EPOCH + 1, 1)[1].count == 1
     assert state.rate_at(FRONT, EPOCH + 1) == FRONT.cautious, "that it refused the address stays known"
-
-
-def test_verdicts_are_those_of_the_last_answers() -> None:
-    result = fetch_all(keys(3), lambda key, now: 404 if key == "f1" else 200)
-    assert kinds(result) == {FaultKind.NOT_FOUND}
-    assert isinstance(result.verdicts["f0"], Verified)

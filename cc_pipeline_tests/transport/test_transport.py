@@ -233,15 +233,6 @@ def test_a_closed_transport_opens_again(folder: Path) -> None:
         transport.close()
 
 
-def test_the_user_agent_is_sent(folder: Path) -> None:
-    with (
-        FaultServer(folder) as server,
-        open_transport(server.url, user_agent="tester/1 (+me@example.com)") as transport,
-    ):
-        transport.read("f1.bin", 0, 5)
-        assert {hit.agent for hit in server.hits} == {"tester/1 (+me@example.com)"}
-
-
 def test_a_forked_process_is_told_instead_of_waiting_for_ever(folder: Path) -> None:
     with FaultServer(folder) as server, open_transport(server.url) as transport:
         transport.read("f1.bin", 0, 5)

@@ -299,7 +299,7 @@ def name_partitions(run: dg.DagsterRun, namespace: HomeNamespace) -> list[str]:
 
 
 @sensor(seconds=300)
-def source_breaker(
+def source_refusals(
     context: dg.SensorEvaluationContext, workspace: Workspace, namespace: HomeNamespace
 ) -> dg.SensorResult | dg.SkipReason:
     """Reports when the source refuses so often that no request is sent to it; the backfill waits meanwhile.

@@ -1,5 +1,5 @@
 """Messages between a job and the process that started it, as JSON in the job's mailbox in the lake's bucket: finished
-partitions, progress, errors, facts about the workers, open circuit breakers.
+partitions, progress, errors, facts about the workers.
 
 Nothing is pickled: reading an object of a bucket must not run code. An error of one of our classes becomes an error of
 the same class, with its kind and fields.

@@ -59,7 +59,7 @@ def _small_tasks_in_a_folder_of_their_own(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "executor").mkdir()
     monkeypatch.chdir(tmp_path / "executor")
     monkeypatch.setattr(cutting, "MIN_ROWS", 10)
-    monkeypatch.setattr(RetryPolicy, "next_wait", lambda *_: None)
+    monkeypatch.setattr(RetryPolicy, "is_exhausted", lambda *_: True)
     monkeypatch.setattr(cutting, "MIN_BYTES", 100_000)
 
 
@@ -305,7 +305,7 @@ def test_a_source_that_refuses_one_worker_stops_all(
         asked = [task[0].result.requests for task in context.tasks]
         assert len(asked) > 2
         # on a busy machine the first may end before it knows that the source refuses; the second then finds out
-        assert 0 < sum(asked[:2]) < 9
+        assert 0 < sum(asked[:2]) < 12
         assert not any(asked[2:])
         assert len(server.hits) - before == sum(asked)
         # the ledger balances all the same, and what was not asked for is asked for by the next run
