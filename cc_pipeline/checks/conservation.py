@@ -68,10 +68,10 @@ def count_balance(workspace: Workspace, slices: Collection[Slice] | None = None)
         _add_slices(workspace, read_slice_states(workspace, group, STAGES, check_stored_files=False), balance)
     stages = [READ_FILES, *(spec.stage for spec in workspace.lake.specs.values() if spec.stage is not None)]
     by_label = {stage.label: stage for stage in stages}
-    for incomplete in count_live_rows(workspace, slices).incomplete:
-        if slices is None or incomplete.slice_ in slices:
-            reason = f"{incomplete.table} has another number of rows than was committed"
-            balance.wrong.append(Imbalance(incomplete.slice_, by_label[incomplete.stage], reason))
+    for miscount in count_live_rows(workspace, slices).miscounts:
+        if slices is None or miscount.slice_ in slices:
+            reason = f"{miscount.table} has another number of rows than was committed"
+            balance.wrong.append(Imbalance(miscount.slice_, by_label[miscount.stage], reason))
     return balance
 
 
