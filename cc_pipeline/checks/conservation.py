@@ -24,6 +24,7 @@ _NAME: Final = "ledger_balances"
 #: Slices whose rows of ``slices`` are in memory together.
 _SLICES_AT_ONCE: Final = 10_000
 _REPAIR: Final = "Rebuild these partitions: cc-pipeline doctor --repair"
+_CONTINUE: Final = "A run may have been killed: run these targets again with cc-pipeline run."
 _RUN: Final = "The next run of these partitions updates them: the job extract_domain, or cc-pipeline run"
 
 
@@ -131,7 +132,8 @@ def conservation_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
             f"each of {balance.rows['records']:,} planned captures (counted once per target) has one outcome, and "
             f"{balance.rows[PARSE.main_table]:,} have a page{_describe_unmade(balance)}"
         )
-        return CheckResult(_NAME, "ok", message, metrics)
+        has_unmade = balance.only_located or balance.only_fetched
+        return CheckResult(_NAME, "ok", message, metrics, advice=_CONTINUE if has_unmade else "")
     lines, unbalanced = [], set[str]()
     for imbalances, advice in ((balance.wrong, _REPAIR), (balance.due, _RUN)):
         by_reason: dict[str, set[str]] = {}
