@@ -86,10 +86,7 @@ def _make_index_check(name: str, description: str) -> Check:
 _INDEX_CHECKS: Final = (
     _make_index_check("coverage", "All index files of the harvested subsets were read."),
     _make_index_check("row_counts", "The rows of a file's row groups add up to the number in its footer."),
-    _make_index_check("plausible_rows", "A complete crawl has about as many rows as other published crawls."),
     _make_index_check("statistics", "Every row group has key bounds."),
-    _make_index_check("sortedness", "The key ranges of a file's row groups do not overlap."),
-    _make_index_check("schema_drift", "Index files have the columns of the previous crawl; every change is listed."),
 )
 
 

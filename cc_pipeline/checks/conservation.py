@@ -24,6 +24,7 @@ _NAME: Final = "ledger_balances"
 #: Slices whose rows of ``slices`` are in memory together.
 _SLICES_AT_ONCE: Final = 10_000
 _REPAIR: Final = "Rebuild these partitions: cc-pipeline doctor --repair"
+_CONTINUE: Final = "A run may have been killed: run these targets again with cc-pipeline run."
 _RUN: Final = "The next run of these partitions updates them: the job extract_domain, or cc-pipeline run"
 
 
@@ -68,10 +69,10 @@ def count_balance(workspace: Workspace, slices: Collection[Slice] | None = None)
         _add_slices(workspace, read_slice_states(workspace, group, STAGES, check_stored_files=False), balance)
     stages = [READ_FILES, *(spec.stage for spec in workspace.lake.specs.values() if spec.stage is not None)]
     by_label = {stage.label: stage for stage in stages}
-    for incomplete in count_live_rows(workspace, slices).incomplete:
-        if slices is None or incomplete.slice_ in slices:
-            reason = f"{incomplete.table} has another number of rows than was committed"
-            balance.wrong.append(Imbalance(incomplete.slice_, by_label[incomplete.stage], reason))
+    for miscount in count_live_rows(workspace, slices).miscounts:
+        if slices is None or miscount.slice_ in slices:
+            reason = f"{miscount.table} has another number of rows than was committed"
+            balance.wrong.append(Imbalance(miscount.slice_, by_label[miscount.stage], reason))
     return balance
 
 
@@ -131,7 +132,8 @@ def conservation_verdict(workspace: Workspace, scope: Scope) -> CheckResult:
             f"each of {balance.rows['records']:,} planned captures (counted once per target) has one outcome, and "
             f"{balance.rows[PARSE.main_table]:,} have a page{_describe_unmade(balance)}"
         )
-        return CheckResult(_NAME, "ok", message, metrics)
+        has_unmade = balance.only_located or balance.only_fetched
+        return CheckResult(_NAME, "ok", message, metrics, advice=_CONTINUE if has_unmade else "")
     lines, unbalanced = [], set[str]()
     for imbalances, advice in ((balance.wrong, _REPAIR), (balance.due, _RUN)):
         by_reason: dict[str, set[str]] = {}

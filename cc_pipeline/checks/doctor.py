@@ -19,7 +19,6 @@ from cc_pipeline.checks.evaluate import evaluate_check
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.checks.home_sizes import size_findings
 from cc_pipeline.checks.outputs import publication_verdict
-from cc_pipeline.checks.scope import Scope
 from cc_pipeline.checks.tables import missing_captures_verdict
 from cc_pipeline.documents.html import tree_builder
 from cc_pipeline.duck import connect
@@ -231,7 +230,7 @@ def _check_tables(workspace: Workspace) -> Iterator[Finding]:
         )
     yield from _check_unknown_tables(lake)
     yield from _check_missing_records(lake)
-    yield from _check_balance(workspace)
+    yield evaluate_check(workspace, "balance", conservation_verdict)
     yield from _check_publication(workspace)
 
 
@@ -244,19 +243,6 @@ def _check_unknown_tables(lake: Lake) -> Iterator[Finding]:
     for name, (reason, advice) in unknown_tables.items():
         text = f"cc.duckdb does not show this table, and no target can be purged while it is here: {reason}"
         yield Finding("bad", name, text, advice)
-
-
-def _check_balance(workspace: Workspace) -> Iterator[Finding]:
-    """Tells whether any capture is lost or doubled between the tables, and where a stage was not made."""
-    try:
-        verdict = conservation_verdict(workspace, Scope())
-    except CcPipelineError as error:
-        yield Finding("bad", "balance", str(error))
-        return
-    level, advice = _LEVELS[verdict.severity], ""
-    if verdict.passed and (verdict.metrics["unfetched partitions"] or verdict.metrics["unparsed partitions"]):
-        level, advice = "note", "A run may have been killed: run these targets again with cc-pipeline run."
-    yield Finding(level, "balance", verdict.message, advice)
 
 
 def _check_publication(workspace: Workspace) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from cc_pipeline.duck import connect_newest
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.keyed import newest_rows
 from cc_pipeline.lake.lake import SEQ
-from cc_pipeline.lake.live_rows import Incomplete
+from cc_pipeline.lake.live_rows import Miscount
 from cc_pipeline.lake.published_file import open_home_publication
 from cc_pipeline.lake.quoting import quote_name
 from cc_pipeline.lake.slice import HARVEST, LOCATE, MANIFEST
@@ -79,8 +79,8 @@ def judge_publication(
         return CheckResult(name, "ok", "cc.duckdb was not written yet, and there is nothing to show")
     if fault := _find_unreadable(settings):
         return CheckResult(name, "error", fault, advice=_PUBLISH)
-    if incomplete := count_live_rows(workspace).incomplete:
-        return _describe_left_out(name, incomplete)
+    if miscounts := count_live_rows(workspace).miscounts:
+        return _describe_left_out(name, miscounts)
     if commits:
         return CheckResult(
             name, "warn", f"{abbreviate_keys(commits)} changed after cc.duckdb was written: the next run publishes them"
@@ -115,10 +115,10 @@ def refuse_unpublished(workspace: Workspace, initial_lag: PublicationLag | None 
         raise EnvironmentFault(verdict.message, verdict.advice)
 
 
-def _describe_left_out(name: str, incomplete: Sequence[Incomplete]) -> CheckResult:
+def _describe_left_out(name: str, miscounts: Sequence[Miscount]) -> CheckResult:
     """The error that publications leave out slices with other rows than were committed."""
-    message = f"cc.duckdb does not show incomplete slices: {list_first([*map(str, incomplete)], MAX_SHOWN_KEYS, '; ')}"
-    wrong = tuple(sorted({key_of(one.slice_) for one in incomplete}))
+    message = f"cc.duckdb does not show incomplete slices: {list_first([*map(str, miscounts)], MAX_SHOWN_KEYS, '; ')}"
+    wrong = tuple(sorted({key_of(one.slice_) for one in miscounts}))
     return CheckResult(name, "error", message, wrong=wrong, advice=_REBUILD)
 
 

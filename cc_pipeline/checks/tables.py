@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.checks.scope import CheckResult, Scope, Severity, abbreviate_keys, join_results, key_of
-from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
+from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.slice_slugs import defined_slug
 from cc_pipeline.extraction.fetch_counts import share
 from cc_pipeline.extraction.reusable_records import find_sharing
-from cc_pipeline.harvesting.catalog import read_catalog_table, read_catalog_tables, read_subsets
+from cc_pipeline.harvesting.catalog import read_catalog_tables, read_subsets
 from cc_pipeline.harvesting.crawl_index import requested_subsets
 from cc_pipeline.index.catalog.schemas import DECODED, KEY_COLUMN
 from cc_pipeline.index.footers.store import FooterStore
@@ -124,32 +124,12 @@ def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) 
     """Returns every check of ``crawls`` (default: all harvested ones) that have a columnar index, oldest crawl
     first."""
     lake = workspace.lake
+    harvested = {slice_.crawl for slice_ in list_slices(lake, HARVEST)} - {*ARC_CRAWLS}
     verdicts: list[CheckResult] = []
-    previous: list[str] | None = None
-    harvested_ids = {slice_.crawl for slice_ in list_slices(lake, HARVEST)} - set(ARC_CRAWLS)
-    harvested = sorted(harvested_ids, key=lambda crawl: (index_is_built(crawl), crawl))
-    # A schema is compared with that of the previous crawl. Indexes built in this home are sorted last and have a schema
-    # of their own.
-    first = next((place for place, crawl in enumerate(harvested) if crawls is None or crawl in crawls), 0)
-    for crawl in harvested[max(0, first - 1) :]:
-        if crawls is not None and crawl not in crawls:
-            earlier_files = read_catalog_table(lake, "index_files", crawl)
-            previous = next((columns for columns in earlier_files.column("columns").to_pylist() if columns), previous)
-            continue
+    for crawl in sorted(harvested if crawls is None else harvested.intersection(crawls)):
         coverage, files, groups = read_catalog_tables(lake, ["coverage", "index_files", "row_groups"], crawl)
-        verdicts += [
-            _prefix_with_crawl(crawl, check_coverage(coverage)),
-            _prefix_with_crawl(crawl, check_row_counts(files, groups)),
-            _prefix_with_crawl(crawl, check_statistics(groups)),
-            _prefix_with_crawl(crawl, check_sortedness(groups)),
-        ]
-        if index_is_built(crawl):
-            continue
-        verdicts += [
-            _prefix_with_crawl(crawl, check_plausible_rows(coverage)),
-            _prefix_with_crawl(crawl, check_schema_drift(files, previous)),
-        ]
-        previous = next((columns for columns in files.column("columns").to_pylist() if columns), previous)
+        results = (check_coverage(coverage), check_row_counts(files, groups), check_statistics(groups))
+        verdicts += [_prefix_with_crawl(crawl, result) for result in results]
     return verdicts
 
 
@@ -262,12 +242,6 @@ def _prefix_with_crawl(crawl: str, result: CheckResult) -> CheckResult:
     return CheckResult(result.name, result.severity, f"{crawl}: {result.message}", result.metrics, wrong)
 
 
-#: Rows of subset ``warc`` in a crawl, from the smallest to the largest published crawl, with a margin on both sides.
-PLAUSIBLE_ROWS: Final = (1_000_000_000, 6_000_000_000)
-#: Files of a subset. A crawl with fewer files is a generated or cut one, which has no usual size.
-WHOLE_CRAWL_FILES: Final = 200
-
-
 def check_coverage(coverage: pa.Table) -> CheckResult:
     """Checks that all files of the harvested subsets in the path list were harvested."""
     expected, harvested = _sum(coverage["expected"]), _sum(coverage["harvested"])
@@ -307,26 +281,6 @@ def check_row_counts(index_files: pa.Table, row_groups: pa.Table) -> CheckResult
     )
 
 
-def check_plausible_rows(coverage: pa.Table) -> CheckResult:
-    """Checks that a whole crawl has a usual number of captures; cut and generated crawls have no usual number."""
-    rows = {row["subset"]: row for row in coverage.to_pylist()}
-    coverage_row = rows.get("warc")
-    if coverage_row is None or coverage_row["expected"] < WHOLE_CRAWL_FILES:
-        return CheckResult("plausible_rows", "ok", "this is not a whole crawl, so any number of rows is plausible")
-    if coverage_row["failed"] or coverage_row["missing"]:
-        message = "not all index files were read, so the number of rows is not judged"
-        return CheckResult("plausible_rows", "ok", message, {"rows": coverage_row["rows"]})
-    min_rows, max_rows = PLAUSIBLE_ROWS
-    metrics = {"rows": coverage_row["rows"], "least": min_rows, "most": max_rows}
-    if not min_rows <= coverage_row["rows"] <= max_rows:
-        message = (
-            f"{coverage_row['rows']:,} captures are unusual: published crawls have {min_rows:,} to {max_rows:,}. "
-            "Compare the number with Common Crawl's announcement of the crawl"
-        )
-        return CheckResult("plausible_rows", "warn", message, metrics)
-    return CheckResult("plausible_rows", "ok", f"{coverage_row['rows']:,} captures", metrics)
-
-
 def check_statistics(row_groups: pa.Table) -> CheckResult:
     """Counts the row groups with key bounds by the source of the bounds; row groups without bounds can never be
     pruned."""
@@ -344,74 +298,6 @@ def check_statistics(row_groups: pa.Table) -> CheckResult:
         )
         return CheckResult("statistics", "warn", message, metrics)
     return CheckResult("statistics", "ok", f"all {total} row groups have bounds of {KEY_COLUMN}", metrics)
-
-
-def check_sortedness(row_groups: pa.Table) -> CheckResult:
-    """Counts the neighbouring row groups of a file that overlap; sorted files (since May 2022) have none."""
-    low, high = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
-    bounded = row_groups.filter(pc.and_(pc.is_valid(row_groups[low]), pc.is_valid(row_groups[high])))
-    ordered = bounded.select(["path", "row_group", low, high]).sort_by(
-        [("path", "ascending"), ("row_group", "ascending")]
-    )
-    if len(ordered) < 2:
-        return CheckResult("sortedness", "ok", "too few row groups to tell", {"pairs": 0, "overlapping": 0})
-    before, after = ordered.slice(0, len(ordered) - 1), ordered.slice(1)
-    is_same_file = pc.equal(before["path"].combine_chunks(), after["path"].combine_chunks())
-    overlap = pc.and_(is_same_file, pc.greater(before[high].combine_chunks(), after[low].combine_chunks()))
-    pairs, overlapping = pc.sum(is_same_file).as_py() or 0, pc.sum(overlap).as_py() or 0
-    metrics = {"pairs": pairs, "overlapping": overlapping}
-    message = f"{overlapping} of {pairs} neighbouring row groups overlap" + (
-        ", as in crawls before May 2022, so lookups read more row groups. There is nothing to do"
-        if overlapping
-        else ": sorted by key"
-    )
-    return CheckResult("sortedness", "ok" if not overlapping else "warn", message, metrics)
-
-
-def schema_changes(before: Iterable[str], after: Iterable[str]) -> list[str]:
-    """Returns the differences of two column lists (``columns`` of ``index_files``): a sentence per column, in file
-    order."""
-    old, new = _by_name(before), _by_name(after)
-    changes = []
-    for name in dict.fromkeys((*old, *new)):
-        old_type, new_type = old.get(name), new.get(name)
-        if old_type is None:
-            changes.append(f"{name} is new ({new_type})")
-        elif new_type is None:
-            changes.append(f"{name} was removed (was {old_type})")
-        elif old_type != new_type:
-            changes.append(f"{name} was {old_type}, is {new_type}")
-    return changes
-
-
-def check_schema_drift(index_files: pa.Table, previous: Sequence[str] | None = None) -> CheckResult:
-    """Checks that all files of a crawl have the same columns, and compares them with ``previous``, those of another
-    crawl."""
-    decoded = index_files.filter(pc.equal(index_files["outcome"], DECODED))
-    schemas: dict[str, list[str]] = {}
-    counts: dict[str, int] = {}
-    for digest, columns in zip(decoded["schema_digest"].to_pylist(), decoded["columns"].to_pylist(), strict=True):
-        schemas.setdefault(digest, columns)
-        counts[digest] = counts.get(digest, 0) + 1
-    if not schemas:
-        return CheckResult("schema_drift", "ok", "no files to compare", {"schemas": 0})
-    usual = max(counts, key=lambda digest: counts[digest])
-    inside = [
-        f"{format_count(counts[digest], 'file')}: {change}"
-        for digest, columns in schemas.items()
-        if digest != usual
-        for change in schema_changes(schemas[usual], columns)
-    ]
-    drift = schema_changes(previous, schemas[usual]) if previous is not None else []
-    metrics: dict[str, int | float | str] = {"schemas": len(schemas), "columns": len(schemas[usual]), "digest": usual}
-    if inside or drift:
-        advice = "A missing column is null in captures; an unknown column is in extra_columns. There is nothing to do"
-        return CheckResult("schema_drift", "warn", f"{'; '.join((*inside, *drift))}. {advice}", metrics)
-    return CheckResult("schema_drift", "ok", f"all files have the same {len(schemas[usual])} columns", metrics)
-
-
-def _by_name(columns: Iterable[str]) -> dict[str, str]:
-    return {name: data_type for name, _, data_type in (column.partition(" ") for column in columns)}
 
 
 def _sum(values: pa.ChunkedArray) -> int:

@@ -6,7 +6,7 @@ that it was made from. Merges drop rows that were superseded a week ago (``compa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +18,7 @@ from deltalake.exceptions import DeltaError
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.files import write_files
 from cc_pipeline.lake.lake import COMMIT_ADVICE, REMOVED, SEQ, Lake, TableSpec, lake_fault
+from cc_pipeline.lake.layout import StoredFile
 from cc_pipeline.lake.ordered import find_group_starts
 from cc_pipeline.lake.predicates import Where, scan
 
@@ -83,7 +84,7 @@ def select_newest(rows: pa.Table, key: Sequence[str]) -> pa.Table:
 
 
 def update_rows(lake: Lake, table: str, where: Where, build: Callable[[list[Row]], Sequence[Row]]) -> None:
-    """Replaces rows of a table with a key, of one partition, in one commit. ``build`` gets the newest rows that equal
+    """Replaces rows of a table with a key in one commit. ``build`` gets the newest rows that equal
     ``where``, and gives the rows to be written: a row with ``is_removed`` takes its key away. It is called again if
     another process committed meanwhile. Raises ``EnvironmentFault``, and any error of ``build``."""
     spec = lake.specs[table]
@@ -94,17 +95,30 @@ def update_rows(lake: Lake, table: str, where: Where, build: Callable[[list[Row]
             rows = build([row for row in stored if not row[REMOVED.name]])
             if not rows:
                 return
-            numbered = [
-                {REMOVED.name: False, **row, SEQ.name: numbers.get(_key_of(spec, row), 0) + 1}
-                for row in sorted(rows, key=lambda row: _key_of(spec, row))
-            ]
-            batch = pa.RecordBatch.from_pylist(
-                [{name: row.get(name) for name in spec.stored_schema.names} for row in numbered], spec.stored_schema
-            )
-            partition = {name: numbered[0][name] for name in spec.partition_columns}
-            if lake.swap(table, handle, [*write_files(lake, spec, partition, [batch])]):
+            numbered = [row | {SEQ.name: numbers.get(_key_of(spec, row), 0) + 1} for row in rows]
+            if lake.swap(table, handle, write_keyed(lake, spec, numbered)):
                 return
     raise commit_fault(table)
+
+
+def write_keyed(lake: Lake, spec: TableSpec, rows: Iterable[Row]) -> list[StoredFile]:
+    """Writes rows of a table with a key to files, one for each partition. Raises ``EnvironmentFault``."""
+    partitions: dict[tuple[Any, ...], list[Row]] = {}
+    for row in sorted(rows, key=lambda row: _key_of(spec, row)):
+        complete = {name: row.get(name) for name in spec.stored_schema.names} | {
+            REMOVED.name: row.get(REMOVED.name, False)
+        }
+        partitions.setdefault(tuple(row[name] for name in spec.partition_columns), []).append(complete)
+    return [
+        file
+        for values, own in partitions.items()
+        for file in write_files(
+            lake,
+            spec,
+            dict(zip(spec.partition_columns, values, strict=True)),
+            [pa.RecordBatch.from_pylist(own, spec.stored_schema)],
+        )
+    ]
 
 
 def commit_fault(table: str) -> EnvironmentFault:

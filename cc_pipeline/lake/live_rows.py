@@ -12,9 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -33,6 +34,7 @@ from cc_pipeline.lake.streaming import count_generations, stream_files
 _COUNTS: Final = pa.schema(
     [("file", pa.dictionary(pa.int32(), pa.string())), ("generation", pa.int64()), ("rows", pa.int64())]
 )
+_Numbers: TypeAlias = npt.NDArray[np.int64]
 #: Rows of ``slices`` that are looked at together.
 _STATES_AT_ONCE: Final = 30_000
 
@@ -50,7 +52,7 @@ class LiveTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Incomplete:
+class Miscount:
     """A slice with other rows than were committed: the ``stage`` to be made again, the table, and both numbers."""
 
     slice_: Slice
@@ -66,13 +68,13 @@ class Incomplete:
 
 @dataclass(slots=True)
 class LiveRows:
-    """The rows that count of some tables, by name; and the slices that are left out since they are ``incomplete``.
+    """The rows that count of some tables, by name; and the slices that are left out because of ``miscounts``.
 
     ``hidden`` are slices with their epoch whose rows of ``slices`` do not count or are left out; ``states`` is the
     number of rows of ``slices`` that count."""
 
     tables: dict[str, LiveTable] = field(default_factory=dict)
-    incomplete: list[Incomplete] = field(default_factory=list)
+    miscounts: list[Miscount] = field(default_factory=list)
     hidden: set[tuple[str, str, int]] = field(default_factory=set)
     states: int = 0
 
@@ -96,13 +98,13 @@ def find_live_rows(
     slices = next(table for table in pinned if table.spec.name == SLICES.name)
     targets: dict[str, dict[str, Any]] = {}
     tables = [_Counted.of(lake, table, cache) for table in pinned if table.spec.has_slices]
-    for group in _group_crawls([slices, *(table.pinned for table in tables)], crawls):
+    for group in _group_crawls(slices, crawls):
         newest = _read_newest(lake, slices, group)
         counts = pc.fill_null(has_current_epoch(lake, newest, targets), False)
         live.hidden.update(_list_keys(newest.filter(pc.invert(counts))))
         rows = newest.filter(counts).combine_chunks()
         live.states += rows.num_rows
-        _judge(live, tables, group, _unfold_tables(rows))
+        _judge(live, tables, _unfold_tables(rows))
     live.tables = {table.pinned.spec.name: table.build(lake) for table in tables}
     return live
 
@@ -115,18 +117,16 @@ def _read_newest(lake: Lake, slices: PinnedTable, crawls: Sequence[str]) -> pa.T
     return select_newest(pa.Table.from_batches(batches, schema), SLICES.key).combine_chunks()
 
 
-def _group_crawls(pinned: Sequence[PinnedTable], crawls: Collection[str] | None) -> Iterator[list[str]]:
-    """The crawls of some tables, as many at a time as have a bounded number of slices."""
+def _group_crawls(slices: PinnedTable, crawls: Collection[str] | None) -> Iterator[list[str]]:
+    """Crawls, as many at a time as have a bounded number of slices."""
     rows: Counter[str] = Counter()
-    for table in pinned:
-        for file in table.stored_files(crawls):
-            rows[file.crawl] += file.rows if table.spec.key else 0
+    for file in slices.stored_files(crawls):
+        rows[file.crawl] += file.rows
     return group_within(sorted(rows), (_STATES_AT_ONCE,), lambda crawl: (rows[crawl],))
 
 
 def _list_keys(rows: pa.Table) -> Iterator[tuple[str, str, int]]:
-    keys = rows.group_by(["crawl", "target", "epoch"]).aggregate([])
-    return zip(*(keys[name].to_pylist() for name in ("crawl", "target", "epoch")), strict=True)
+    return zip(*(rows[name].to_pylist() for name in ("crawl", "target", "epoch")), strict=True)
 
 
 def _unfold_tables(rows: pa.Table) -> pa.Table:
@@ -147,40 +147,33 @@ def _unfold_tables(rows: pa.Table) -> pa.Table:
     return pa.Table.from_arrays([*keys, maps.keys.slice(first, last - first), *numbers], schema=schema)
 
 
-def _judge(live: LiveRows, tables: Sequence[_Counted], crawls: Sequence[str], states: pa.Table) -> None:
-    """Compares the rows of some crawls with their states, and notes which files have rows that count."""
-    counts = [table.counts_of(crawls) for table in tables]
-    incomplete = [
-        incomplete_slice
-        for table, table_counts in zip(tables, counts, strict=True)
-        for incomplete_slice in table.find_incomplete(states, table_counts)
-    ]
-    if incomplete:
-        keys = pa.array(
-            sorted(
-                {f"{incomplete_slice.slice_.crawl} {incomplete_slice.slice_.target}" for incomplete_slice in incomplete}
-            ),
-            pa.string(),
-        )
-        is_left_out = pc.is_in(pc.binary_join_element_wise(states["crawl"], states["target"], " "), value_set=keys)
+def _judge(live: LiveRows, tables: Sequence[_Counted], states: pa.Table) -> None:
+    """Compares the stored rows of some slices with their states, and notes which of them count."""
+    miscounts = [miscount for table in tables for miscount in table.find_miscounts(states)]
+    if miscounts:
+        keys = {(miscount.slice_.crawl, miscount.slice_.target) for miscount in miscounts}
+        pairs = zip(states["crawl"].to_pylist(), states["target"].to_pylist(), strict=True)
+        is_left_out = pa.array([pair in keys for pair in pairs], pa.bool_())
         live.hidden.update(_list_keys(states.filter(is_left_out)))
         states = states.filter(pc.invert(is_left_out))
-        live.incomplete += incomplete
-    for table, table_counts in zip(tables, counts, strict=True):
-        table.sort_files(states, table_counts)
+        live.miscounts += miscounts
+    for table in tables:
+        table.note_live(states)
 
 
 @dataclass(slots=True)
 class _Counted:
-    """A pinned table, with the number of rows of each generation in each of its files (``counts``), the crawl of each
-    of these numbers, and what was found of the table so far."""
+    """A pinned table with the rows of each generation in its files: ``sums`` by ``generations``, which are in order.
+    ``places`` has the position in these of each part of a file, and ``files`` its position in ``paths``. ``is_live``
+    says which generations count, and ``rows`` how many rows they have."""
 
     pinned: PinnedTable
-    counts: pa.Table
-    crawls: pa.DictionaryArray
-    whole: list[str] = field(default_factory=list)
-    mixed: list[str] = field(default_factory=list)
-    generations: list[pa.Array] = field(default_factory=list)
+    paths: Sequence[str]
+    files: _Numbers
+    places: _Numbers
+    generations: _Numbers
+    sums: _Numbers
+    is_live: npt.NDArray[np.bool_]
     rows: int = 0
 
     @classmethod
@@ -188,51 +181,53 @@ class _Counted:
         # an object of a bucket is complete or missing
         damaged = [] if "://" in lake.root else find_damaged_row_files(lake, pinned)
         lost = {damaged_file.file.path for damaged_file in damaged if damaged_file.file is not None}
-        files = {file.path: file for file in pinned.stored_files() if file.path not in lost}
-        counts = _count(lake, pinned.spec.name, files, cache)
-        paths = counts["file"].combine_chunks()
-        crawls = [files[path].crawl for path in paths.dictionary.to_pylist()]
-        return cls(pinned, counts, pa.DictionaryArray.from_arrays(paths.indices, pa.array(crawls, pa.string())))
+        stored = {file.path: file for file in pinned.stored_files() if file.path not in lost}
+        counts = _count(lake, pinned.spec.name, stored, cache)
+        encoded = counts["file"].combine_chunks()
+        generations, places = np.unique(counts["generation"].to_numpy(), return_inverse=True)
+        # the last one is of no generation
+        sums = np.bincount(places, counts["rows"].to_numpy(), len(generations) + 1).astype(np.int64)
+        is_live = np.zeros(len(sums), bool)
+        paths = encoded.dictionary.to_pylist()
+        return cls(pinned, paths, encoded.indices.to_numpy(), places, generations, sums, is_live)
 
-    def counts_of(self, crawls: Sequence[str]) -> pa.Table:
-        """The numbers of the files of ``crawls``."""
-        is_of_crawls = pc.is_in(self.crawls.dictionary, value_set=pa.array(crawls, pa.string()))
-        return self.counts.filter(is_of_crawls.take(self.crawls.indices))
+    def _select(self, states: pa.Table) -> tuple[pa.Table, _Numbers]:
+        """The states of this table, with the position of each one's generation; the last position for unknown ones."""
+        own = states.filter(pc.equal(states["table"], self.pinned.spec.name))
+        numbers = own["generation"].to_numpy()
+        positions = np.searchsorted(self.generations, numbers)
+        is_known = np.append(self.generations, -1)[positions] == numbers
+        return own, np.where(is_known, positions, len(self.generations))
 
-    def _select(self, states: pa.Table) -> pa.Table:
-        return states.filter(pc.equal(states["table"], self.pinned.spec.name))
-
-    def find_incomplete(self, states: pa.Table, counts: pa.Table) -> list[Incomplete]:
-        """The slices whose stored rows (``counts``) are not as many as were committed."""
-        committed = self._select(states)
-        stored = counts.group_by("generation").aggregate([("rows", "sum")]).combine_chunks()
-        positions = pc.index_in(committed["generation"], value_set=stored["generation"].combine_chunks())
-        stored_rows = pc.fill_null(stored["rows_sum"].combine_chunks().take(positions.combine_chunks()), 0)
-        wrong = committed.append_column("stored", stored_rows).filter(pc.not_equal(committed["rows"], stored_rows))
+    def find_miscounts(self, states: pa.Table) -> list[Miscount]:
+        """The slices whose stored rows are not as many as were committed."""
+        own, positions = self._select(states)
+        stored = self.sums[positions]
+        wrong = np.flatnonzero(stored != own["rows"].to_numpy())
         return [
-            Incomplete(Slice(row["crawl"], row["target"]), row["stage"], row["table"], row["rows"], row["stored"])
-            for row in wrong.to_pylist()
+            Miscount(Slice(row["crawl"], row["target"]), row["stage"], row["table"], row["rows"], int(stored[place]))
+            for place, row in zip(wrong.tolist(), own.take(wrong).to_pylist(), strict=True)
         ]
 
-    def sort_files(self, states: pa.Table, counts: pa.Table) -> None:
-        """Notes which files have rows that count: all of their rows, or some."""
-        table_states = self._select(states)
-        is_live = pc.is_in(counts["generation"], value_set=table_states["generation"].combine_chunks())
-        counts = counts.append_column("is_live", is_live)
-        by_file = counts.group_by("file").aggregate([("is_live", "all"), ("is_live", "any")])
-        mixed = by_file.filter(pc.and_not(by_file["is_live_any"], by_file["is_live_all"]))["file"].cast(pa.string())
-        self.whole += by_file.filter(by_file["is_live_all"])["file"].cast(pa.string()).to_pylist()
-        self.rows += pc.sum(table_states["rows"]).as_py() or 0
-        if len(mixed):
-            self.mixed += mixed.to_pylist()
-            is_mixed = pc.is_in(counts["file"].cast(pa.string()), value_set=mixed.combine_chunks())
-            self.generations.append(pc.unique(counts.filter(pc.and_(is_live, is_mixed))["generation"]))
+    def note_live(self, states: pa.Table) -> None:
+        """Notes that the rows of ``states`` count."""
+        own, positions = self._select(states)
+        self.is_live[positions] = True
+        self.rows += pc.sum(own["rows"]).as_py() or 0
 
     def build(self, lake: Lake) -> LiveTable:
+        """What counts in the table: files with rows that all count, and files with some."""
+        is_live = self.is_live[self.places]
+        all_parts = np.bincount(self.files, minlength=len(self.paths))
+        live_parts = np.bincount(self.files[is_live], minlength=len(self.paths))
+        is_whole, is_mixed = live_parts == all_parts, (live_parts > 0) & (live_parts < all_parts)
         address = lake.address(self.pinned.spec.name)
-        whole, mixed = (tuple(f"{address}/{path}" for path in sorted(paths)) for paths in (self.whole, self.mixed))
-        generations = pa.concat_arrays([pa.array([], pa.int64()), *self.generations])
-        return LiveTable(self.pinned, whole, mixed, generations, self.rows)
+        whole, mixed = (
+            tuple(sorted(f"{address}/{self.paths[number]}" for number in np.flatnonzero(mask).tolist()))
+            for mask in (is_whole, is_mixed)
+        )
+        generations = self.generations[np.unique(self.places[is_live & is_mixed[self.files]])]
+        return LiveTable(self.pinned, whole, mixed, pa.array(generations, pa.int64()), self.rows)
 
 
 def _count(lake: Lake, table: str, files: Mapping[str, StoredFile], cache: Path | None) -> pa.Table:

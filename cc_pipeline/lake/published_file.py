@@ -20,12 +20,10 @@ from typing import Final
 import duckdb
 
 from cc_pipeline.addresses import redact_address, scheme_of
-from cc_pipeline.atomic import written_whole
 from cc_pipeline.duck import connect, connect_newest
-from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full
+from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full, disk_trouble
 from cc_pipeline.lake.quoting import quote_literal
 from cc_pipeline.lake.user_queries import restrict_reads
-from cc_pipeline.locks import locked
 from cc_pipeline.processes import this_process
 from cc_pipeline.settings import Settings
 
@@ -34,8 +32,6 @@ _PACKAGE = "duckdb_extension_httpfs"
 
 #: What DuckDB may hold in memory for a long question.
 _MEMORY: Final = "1GB"
-#: Seconds to wait for another process that publishes, which would rewrite the views too.
-_LOCK_WAIT_SECONDS: Final = 60.0
 #: The first file that a view of the schema ``lake`` names, as root and the rest; the tables lie in ``<root>/tables``.
 _VIEW_FILE_PATTERN: Final = r"'((?:[^']|'')*)(/tables/{table}/(?:[^']|'')*)'"
 
@@ -149,7 +145,7 @@ def _make_secret(connection: duckdb.DuckDBPyConnection, lake: S3LakeLocation) ->
 def open_home_publication(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
     """The home's published file, read-only, wherever the home was when it was published.
 
-    Raises ``EnvironmentFault`` if there is none, and as :func:`rewrite_if_moved` and ``open_published`` do.
+    Raises ``EnvironmentFault`` if there is none, and as :func:`follow_moved_lake` and ``open_published`` do.
     """
     path = settings.published_path
     if not path.exists():
@@ -163,7 +159,7 @@ def open_home_publication(settings: Settings) -> Iterator[duckdb.DuckDBPyConnect
             f"{path} does not exist yet",
             "A run writes this file: cc-pipeline run TARGET --crawl CRAWL. For another home: --home FOLDER.",
         )
-    with rewrite_if_moved(path, settings.lake) as file, open_published(file, get_s3_location(settings)) as connection:
+    with follow_moved_lake(path, settings.lake) as file, open_published(file, get_s3_location(settings)) as connection:
         yield connection
 
 
@@ -231,35 +227,35 @@ def translate_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def rewrite_if_moved(path: Path, lake: str) -> Iterator[Path]:
+def follow_moved_lake(path: Path, lake: str) -> Iterator[Path]:
     """The file to open instead of ``path`` for the length of the block: ``path`` itself, as a rule.
 
-    If its views name files that are in the folder ``lake`` now, it is rewritten first; in a read-only folder, as a copy
-    for this block alone. Raises ``EnvironmentFault`` if the files are neither there nor where the views say;
-    ``duckdb.Error`` if ``path`` cannot be opened.
+    If its views name files that are in the folder ``lake`` now, it is a copy whose views name these. Raises
+    ``EnvironmentFault`` if the files are neither there nor where the views say; ``duckdb.Error`` if ``path`` cannot be
+    opened.
     """
     if scheme_of(lake):
         yield path
         return
     with connect(path, read_only=True) as connection:
         location = _find_named_location(connection)
-        if location is None or location[0] == lake:
+        # a file whose lake is still in its place may have been copied elsewhere
+        if location is None or location[0] == lake or not Path(lake + location[1]).exists():
+            if location is not None and not Path(location[0] + location[1]).exists():
+                raise EnvironmentFault(
+                    f"{path} refers to tables in {location[0]}, which exist neither there nor in {lake}",
+                    "Name the folder they are in now (CC_PIPELINE_LAKE, or --home for the whole home), or publish "
+                    "again: cc-pipeline run … --crawl …",
+                )
             # still open here: whoever opens the file in the block need not load it a second time
             yield path
             return
-    root, file = location
-    if not Path(lake + file).exists():
-        if not Path(root + file).exists():
-            raise EnvironmentFault(
-                f"{path} refers to tables in {root}, which exist neither there nor in {lake}",
-                "Name the folder they are in now (CC_PIPELINE_LAKE, or --home for the whole home), or publish again: "
-                "cc-pipeline run … --crawl …",
-            )
-        # the file was copied elsewhere, and its lake is still in its place
-        yield path
-        return
-    with _rewrite_views(path, root, lake) as rewritten:
-        yield rewritten
+    with tempfile.TemporaryDirectory(prefix="cc-pipeline-") as folder:
+        copy = Path(folder) / path.name
+        with disk_trouble(copy):
+            shutil.copyfile(path, copy)
+        _rename_files(copy, location[0], lake)
+        yield copy
 
 
 def _find_named_location(connection: duckdb.DuckDBPyConnection) -> tuple[str, str] | None:
@@ -274,42 +270,10 @@ def _find_named_location(connection: duckdb.DuckDBPyConnection) -> tuple[str, st
     return None
 
 
-@contextmanager
-def _rewrite_views(path: Path, root: str, lake: str) -> Iterator[Path]:
-    try:
-        with locked(path.with_name("publish.lock"), _LOCK_WAIT_SECONDS):
-            with connect(path, read_only=True) as connection:
-                location = _find_named_location(connection)  # another process may have done it
-            if location is not None and location[0] == root:
-                with written_whole(path) as new_path:
-                    _rewrite(path, new_path, root, lake)
-    except OSError as error:
-        if disk_is_full(error):
-            raise EnvironmentFault(f"{path} cannot be written: the disk is full", "Free some space.") from error
-        with tempfile.TemporaryDirectory(prefix="cc-pipeline-") as folder:
-            copy = Path(folder) / path.name
-            _rewrite(path, copy, root, lake)
-            yield copy
-        return
-    yield path
-
-
-def _rewrite(path: Path, target_path: Path, root: str, lake: str) -> None:
-    """Copies a published file. The views of the copy name files below ``lake`` instead of ``root``."""
-    shutil.copyfile(path, target_path)
+def _rename_files(path: Path, root: str, lake: str) -> None:
+    """Makes the views of a published file name files below ``lake`` instead of ``root``."""
     before, after = (quote_literal(f"{lake_root}/tables/").removesuffix("'") for lake_root in (root, lake))
-    with connect(target_path) as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        comments = connection.execute(
-            "SELECT 'VIEW', view_name, NULL, comment FROM duckdb_views() WHERE schema_name = 'lake' UNION ALL "
-            "SELECT 'COLUMN', table_name, column_name, comment FROM duckdb_columns() WHERE schema_name = 'lake'"
-        ).fetchall()
+    with connect(path) as connection:
         naming = "SELECT sql FROM duckdb_views() WHERE schema_name = 'lake' AND contains(sql, ?)"
-        views = connection.execute(naming, [before]).fetchall()
-        for (sql,) in views:
+        for (sql,) in connection.execute(naming, [before]).fetchall():
             connection.execute(sql.replace(before, after).replace("CREATE VIEW", "CREATE OR REPLACE VIEW", 1))
-        for kind, view, column, comment in comments:
-            if comment is not None:
-                name = f'lake."{view}"' + (f'."{column}"' if column else "")
-                connection.execute(f"COMMENT ON {kind} {name} IS {quote_literal(comment)}")
-        connection.execute("CHECKPOINT")

@@ -31,9 +31,10 @@ from cc_pipeline.capture_columns import TIMESTAMP
 from cc_pipeline.commoncrawl.slice_slugs import subset_of, whole_slug
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.content_digests import NOTHING
-from cc_pipeline.lake.files import WrittenRows, write_files, write_rows
-from cc_pipeline.lake.keyed import TRIES, Row, commit_fault, newest_rows, read_newest, update_rows
+from cc_pipeline.lake.files import WrittenRows, write_rows
+from cc_pipeline.lake.keyed import TRIES, Row, commit_fault, newest_rows, read_newest, update_rows, write_keyed
 from cc_pipeline.lake.lake import REMOVED, SEQ, Lake, TableSpec
+from cc_pipeline.lake.layout import StoredFile
 from cc_pipeline.lake.ordered import find_group_starts
 from cc_pipeline.lake.predicates import Where, scan
 from cc_pipeline.lake.slice import VERSION, Metrics, Slice, Stage
@@ -444,7 +445,7 @@ def commit_slices(lake: Lake, rows: Sequence[SliceRow], base: Base) -> list[Slic
         )
         for row in rows
     ]
-    written: tuple[list[SliceRow], list[Any]] = ([], [])
+    written: tuple[list[SliceRow], list[StoredFile]] = ([], [])
     for _ in range(TRIES):
         with lake.fixed(SLICES.name) as handle:
             stored = _read_stored(lake, handle, numbered, base)
@@ -453,7 +454,7 @@ def commit_slices(lake: Lake, rows: Sequence[SliceRow], base: Base) -> list[Slic
             kept = own or [row for row in numbered if row.slice_ not in changed]
             if not own and kept:
                 if written[0] != kept:
-                    written = kept, [*_write(lake, kept)]
+                    written = kept, _write(lake, kept)
                 if not lake.swap(SLICES.name, handle, written[1]):
                     continue
             if len(kept) < len(numbered):
@@ -506,23 +507,20 @@ def _find_changed(
     return changed | redefined, bool(redefined)
 
 
-def _write(lake: Lake, rows: Sequence[SliceRow]) -> Iterator[Any]:
-    """Writes rows to files of ``slices``, one for each crawl."""
-    spec = lake.specs[SLICES.name]
-    for crawl in sorted({row.slice_.crawl for row in rows}):
-        values = [
-            {
-                "crawl": crawl, "target": row.slice_.target, "stage": row.stage, "epoch": row.epoch, SEQ.name: row.seq,
-                "input": dict(row.input), "committed_at": row.committed_at, "attempt": row.attempt,
-                "tables": {name: {"generation": one.generation, "rows": one.rows, "content": one.content}
-                           for name, one in row.tables.items()},
-                "note": json.dumps(row.note, default=str), REMOVED.name: False,
-                "details": None if row.details is None else json.dumps(row.details),
-            }
-            for row in sorted(rows, key=lambda row: (row.slice_, row.stage)) if row.slice_.crawl == crawl
-        ]  # fmt: skip
-        batch = pa.RecordBatch.from_pylist(values, spec.stored_schema)
-        yield from write_files(lake, spec, {"crawl": crawl}, [batch])
+def _write(lake: Lake, rows: Sequence[SliceRow]) -> list[StoredFile]:
+    """Writes rows to files of ``slices``."""
+    values = [
+        {
+            "crawl": row.slice_.crawl, "target": row.slice_.target, "stage": row.stage, "epoch": row.epoch,
+            SEQ.name: row.seq, "input": dict(row.input), "committed_at": row.committed_at, "attempt": row.attempt,
+            "tables": {name: {"generation": state.generation, "rows": state.rows, "content": state.content}
+                       for name, state in row.tables.items()},
+            "note": json.dumps(row.note, default=str),
+            "details": None if row.details is None else json.dumps(row.details),
+        }
+        for row in rows
+    ]  # fmt: skip
+    return write_keyed(lake, lake.specs[SLICES.name], values)
 
 
 def _build_change_error(slices: set[Slice], is_redefined: bool) -> SlicesChanged:

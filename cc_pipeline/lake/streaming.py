@@ -76,7 +76,10 @@ def stream_rows(
     names = list(spec.schema.names if columns is None else columns)
     if any(not isinstance(value, str) and not len(value) for value in where.values()):
         return
-    numbers = _choose_generations(lake, table, where, generations)
+    if generations is not None:
+        numbers = pa.array([*generations], pa.int64())
+    else:
+        numbers = current_generations(lake, table, {name: where[name] for name in SLICE if name in where})
     handle = lake.handle(spec) if len(numbers) else None
     if handle is None:
         return
@@ -129,15 +132,13 @@ def stream_slices(
     crawl: str,
     targets: Collection[str],
     columns: Sequence[str],
-    generations: Collection[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """``columns`` of the rows that count of ``targets`` in ``crawl``, in no order; a row may hold a whole page.
-    ``generations`` as in :func:`stream_rows`.
 
     Raises ``EnvironmentFault`` when the lake cannot be read.
     """
     sorted_targets = sorted(targets)
-    numbers = _choose_generations(lake, table, {"crawl": crawl, "target": sorted_targets}, generations)
+    numbers = current_generations(lake, table, {"crawl": crawl, "target": sorted_targets})
     if not len(numbers):
         return
     schema = pa.schema([lake.specs[table].stored_schema.field(name) for name in [*columns, GENERATION.name]])
@@ -151,14 +152,6 @@ def stream_slices(
                 rows = batch.filter(pc.is_in(batch.column(GENERATION.name), value_set=numbers))
                 if rows.num_rows:
                     yield rows.select(list(columns))
-
-
-def _choose_generations(lake: Lake, table: str, where: Where, generations: Collection[int] | None) -> pa.Array:
-    """The generations to be read: those that the caller knows, or the current ones of the slices that ``where``
-    names."""
-    if generations is not None:
-        return pa.array([*generations], pa.int64())
-    return current_generations(lake, table, {name: where[name] for name in SLICE if name in where})
 
 
 def stream_crawl(

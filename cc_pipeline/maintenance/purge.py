@@ -40,7 +40,7 @@ from cc_pipeline.maintenance.leftovers import (
     list_generations,
 )
 from cc_pipeline.maintenance.purge_plan import PurgePlan, refuse_unknown_tables
-from cc_pipeline.maintenance.record_erasure import erase_journal_rows, erase_records
+from cc_pipeline.maintenance.record_erasure import erase_journal_rows, erase_records, unmark
 from cc_pipeline.maintenance.stored_files import list_named_files
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.records.file_leases import Holding, lease, list_active_leases
@@ -175,11 +175,11 @@ def _erase_stored_records(
     with lease(storage, crawl, commit) as file_lease, workspace.scratch_folder("purge") as scratch:
         # journals name the records, whether their rows were committed or not
         delete_committed(storage, crawl)
-        changed = erase_journal_rows(lake, storage, crawl, list_others())
+        marked = erase_journal_rows(lake, storage, crawl, list_others())
         # whoever read the journals before has a lease, or has committed what it adopted
         others = list_others()
         listing = storage.transport.listing(f"{storage.folder(crawl)}/")
-        files = _list_purged_files(lake, crawl, generations) | changed
+        files = _list_purged_files(lake, crawl, generations) | marked
         sizes = {file.key: file.size for file in listing if file.key in files}
         free = [file for file in sorted(sizes) if not any(holding.holds(file) for holding in others)]
         note(storage, crawl, sizes, time.time())
@@ -188,7 +188,11 @@ def _erase_stored_records(
         for number, batch in enumerate(_batch_files(free, sizes)):
             progress.report("stored files", number * _FILES_AT_ONCE, len(free), crawl)
             erase_records(lake, storage, crawl, {file: sizes[file] for file in batch}, erased, scratch)
+            for file in marked.intersection(batch):
+                unmark(storage, file)
             file_lease.confirm()
+        for file in marked - sizes.keys():
+            unmark(storage, file)
     return len(free) == len(sizes) and not any(holding.concerns(slugs) for holding in others)
 
 

@@ -36,11 +36,14 @@ _HEAD_BYTES: Final = 64 << 10
 _JOURNAL_BATCH_ROWS: Final = 8_192
 _PLACE_KINDS: Final = (pa.string(), pa.int64())
 _HAS_COMMENT: Final = 0x10
+#: Folder beside stored files with an empty object for each whose journal lacks records that are to be erased.
+_MARKED: Final = "erasing"
 
 
 def erase_journal_rows(lake: Lake, storage: RecordStorage, crawl: str, running: Collection[Holding]) -> set[str]:
     """Deletes the rows of captures that no target has from the journals of killed fetches, so that no fetch adopts
-    them. Journals of ``running`` fetches stay. Returns the stored files of the changed journals. Raises
+    them. Journals of ``running`` fetches stay. Returns the stored files whose journals were changed, now or by a purge
+    that was killed before it erased their records: they are marked until :func:`unmark`. Raises
     ``EnvironmentFault``."""
     collector = LocationCollector()
     files: set[str] = set()
@@ -51,19 +54,30 @@ def erase_journal_rows(lake: Lake, storage: RecordStorage, crawl: str, running: 
     for batch in stream_rows(lake, "captures", {"crawl": crawl}, PLACE_NAME) if files else ():
         captured.add(batch.filter(journal_places.contains(batch)))
     captured_places = captured.places()
-    changed = set()
     for file in sorted(files):
         rows = [*journal_rows(storage, file)]
         is_captured = captured_places.contains(_capture_places(rows)).to_pylist()
         if all(is_captured) or any(f"-{holding.commit}-" in file for holding in running):
             continue
-        changed.add(file)
+        storage.transport.put(_mark_of(file), b"")
         if kept := [row for row, is_kept in zip(rows, is_captured, strict=True) if is_kept]:
             lines = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in kept)
             storage.transport.put(file + JOURNAL_SUFFIX, lines.encode())
         else:
             delete_journals(storage, [file])
-    return changed
+    folder = storage.folder(crawl)
+    marks = storage.transport.listing(f"{folder}/{_MARKED}/")
+    return {f"{folder}/{mark.key.rpartition('/')[2]}" for mark in marks}
+
+
+def unmark(storage: RecordStorage, file: str) -> None:
+    """Notes that the records of a stored file were erased."""
+    storage.transport.delete(_mark_of(file))
+
+
+def _mark_of(file: str) -> str:
+    folder, _, name = file.rpartition("/")
+    return f"{folder}/{_MARKED}/{name}"
 
 
 def _capture_places(rows: Collection[Row]) -> pa.RecordBatch:

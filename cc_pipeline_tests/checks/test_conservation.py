@@ -76,10 +76,10 @@ def test_a_sound_home_balances(home: Workspace) -> None:
 def test_doctor_names_partitions_whose_next_stage_a_killed_run_did_not_make(home: Workspace) -> None:
     locate_captures(home, OLD, [OTHER])
     said = balance_finding(home)
-    assert (said.level, f"1 partition is located and not fetched yet ({OLD}|{OTHER})" in said.text) == ("note", True)
+    assert (said.level, f"1 partition is located and not fetched yet ({OLD}|{OTHER})" in said.text) == ("ok", True)
     fetch_captures(home, OLD, [OTHER])
     said = balance_finding(home)
-    assert (said.level, f"1 partition is fetched and not parsed yet ({OLD}|{OTHER})" in said.text) == ("note", True)
+    assert (said.level, f"1 partition is fetched and not parsed yet ({OLD}|{OTHER})" in said.text) == ("ok", True)
     assert "cc-pipeline run" in said.advice
     extract(home, OTHER, crawl=OLD)
     assert balance_finding(home).level == "ok"

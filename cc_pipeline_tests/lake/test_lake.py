@@ -121,7 +121,7 @@ def test_crawls_and_targets_may_have_any_name(lake: Lake) -> None:
     assert compact(lake, "things", Bounds(1)) == compact(lake, "slices", Bounds(1)) == 2
     assert (ODD[2], "o'hara", 99) in content(lake)
     assert len(content(lake)) == len(expected) - 1
-    assert find_live_rows(lake, [lake.pin("slices"), lake.pin("things")]).incomplete == []
+    assert find_live_rows(lake, [lake.pin("slices"), lake.pin("things")]).miscounts == []
 
 
 def test_values_that_are_not_there_stay_so(lake: Lake) -> None:
@@ -361,7 +361,7 @@ def test_the_same_on_s3(weed: S3Server, monkeypatch: pytest.MonkeyPatch) -> None
     ]
     assert compact(lake, "things", Bounds(1)) == compact(other, "slices", Bounds(1)) + 0 == 3
     assert content(lake) == content(other) == expected
-    assert find_live_rows(lake, [lake.pin("slices"), lake.pin("things")]).incomplete == []
+    assert find_live_rows(lake, [lake.pin("slices"), lake.pin("things")]).miscounts == []
 
 
 def values_of(lake: Lake, crawl: str, targets: Sequence[str]) -> list[int]:

@@ -12,7 +12,7 @@ from cc_pipeline.lake import live_rows
 from cc_pipeline.lake.compaction import Bounds, compact
 from cc_pipeline.lake.files import write_rows
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.live_rows import Incomplete, LiveRows, find_live_rows
+from cc_pipeline.lake.live_rows import LiveRows, Miscount, find_live_rows
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.slices import empty_slices, read_slice_rows
 from cc_pipeline.lake.streaming import stream_live_rows
@@ -58,7 +58,7 @@ def test_files_count_wholly_or_in_part(lake: Lake) -> None:
     )
     lake.append("things", written.files)
     found = find(lake)
-    assert found.incomplete == []
+    assert found.miscounts == []
     table = found.tables["things"]
     assert [len(table.whole), len(table.mixed), len(table.generations), table.rows] == [2, 1, 1, 9]
     assert all(Path(path).exists() for path in (*table.whole, *table.mixed))
@@ -76,11 +76,11 @@ def test_a_slice_whose_file_is_damaged_is_named_with_its_numbers_and_left_out(la
     else:
         path.write_bytes(path.read_bytes()[: 0 if damage == "empty" else -3])
     found = find(lake)
-    assert found.incomplete == [
-        Incomplete(Slice(CRAWL, "a"), "make", "words", 3, 0),
-        Incomplete(Slice(CRAWL, "b"), "make", "words", 4, 0),
+    assert found.miscounts == [
+        Miscount(Slice(CRAWL, "a"), "make", "words", 3, 0),
+        Miscount(Slice(CRAWL, "b"), "make", "words", 4, 0),
     ]
-    assert str(found.incomplete[0]) == "words of C a has 0 rows, and was committed with 3"
+    assert str(found.miscounts[0]) == "words of C a has 0 rows, and was committed with 3"
     assert found.hidden == {(CRAWL, "a", 0), (CRAWL, "b", 0)}
     assert {name: table.rows for name, table in found.tables.items()} == {"things": 5, "words": 5, "others": 0}
 
@@ -90,11 +90,11 @@ def test_other_rows_than_were_committed_are_found_though_no_file_is_damaged(lake
     generation = rows[Slice(CRAWL, "a"), "make"].tables["things"].generation
     more = write_rows(lake, "things", CRAWL, build_rows(CRAWL, {"a": [8, 9]}).to_batches(), {"a": generation})
     lake.append("things", more.files)
-    [one] = find(lake).incomplete
+    [one] = find(lake).miscounts
     assert (one.slice_, one.table, one.committed, one.stored) == (Slice(CRAWL, "a"), "things", 3, 5)
     # a later commit is whole again, and so is an empty one
     commit(lake, {"a": [1]})
-    assert find(lake).incomplete == []
+    assert find(lake).miscounts == []
     empty_slices(lake, MAKE, slices_in(CRAWL, ["a"]))
     assert find(lake).tables["things"].rows == 9
 
@@ -103,7 +103,7 @@ def test_rows_that_a_program_took_from_the_log_are_missed(lake: Lake) -> None:
     files = lake.pin("things").stored_files(["D"])
     with lake.fixed("things") as handle:
         assert lake.swap("things", handle, [], files)
-    [one] = find(lake).incomplete
+    [one] = find(lake).miscounts
     assert (one.slice_, one.committed, one.stored) == (Slice("D", "c'"), 5, 0)
 
 
@@ -128,22 +128,22 @@ def test_counts_are_kept_by_file_and_right_after_files_change(
     assert len(counted) == 7
     compact(lake, "things", Bounds(1))
     found = find(lake, cache)
-    assert (len(counted), found.tables["things"].rows, found.incomplete) == (8, 9, [])
+    assert (len(counted), found.tables["things"].rows, found.miscounts) == (8, 9, [])
     assert {*pq.read_table(cache / "things.parquet")["file"].to_pylist()} == {
         file.path for file in lake.pin("things").stored_files()
     }
     # a cache that cannot be read is made again, and a damaged file has no rows whatever the cache says
     (cache / "things.parquet").write_bytes(b"PAR1")
     paths(lake, "b")[0].unlink()
-    assert {one.slice_.target for one in find(lake, cache).incomplete} == {"a", "b"}
-    assert find(lake, cache).incomplete == find(lake).incomplete
+    assert {one.slice_.target for one in find(lake, cache).miscounts} == {"a", "b"}
+    assert find(lake, cache).miscounts == find(lake).miscounts
 
 
 def test_what_is_committed_between_the_pins_is_left_out(lake: Lake) -> None:
     slices = lake.pin("slices")
     commit(lake, {"a": [9], "z": [1]})
     found = find_live_rows(lake, [slices, lake.pin("things")], crawls=[CRAWL])
-    assert (found.incomplete, found.tables["things"].rows) == ([], 7)
+    assert (found.miscounts, found.tables["things"].rows) == ([], 7)
     assert Counter(content(lake)) - Counter(
         (row["crawl"], row["target"], row["value"])
         for row in stream_live_rows(lake, found.tables["things"]).read_all().to_pylist()
@@ -156,4 +156,4 @@ def test_a_lake_without_anything_has_no_rows_that_count(tmp_path: Path) -> None:
     assert {name: (table.rows, table.whole, table.mixed) for name, table in found.tables.items()} == dict.fromkeys(
         ("things", "words", "others"), (0, (), ())
     )
-    assert found.incomplete == []
+    assert found.miscounts == []

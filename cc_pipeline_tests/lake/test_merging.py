@@ -123,7 +123,8 @@ def test_whatever_was_committed_superseded_purged_or_lost_the_rows_that_count_st
     expected: dict[str, list[int]] = {}
     try:
         define(lake, *(f"{name}.example" for name in "abcde"))
-        for number, (kind, value) in enumerate([*steps, ("days", 9), ("drop", 1)]):
+        # twice: rows that were superseded before their target was purged are orphans by then
+        for number, (kind, value) in enumerate([*steps, ("days", 9), ("drop", 1), ("drop", 1)]):
             with later(gone):
                 if kind == "commit":
                     rows = {f"{name}.example": [number * 10 + n for n in range(count)] for name, count in value.items()}

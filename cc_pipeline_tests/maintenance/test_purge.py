@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -40,6 +41,7 @@ from cc_pipeline.maintenance.maintain import run_maintenance
 from cc_pipeline.maintenance.purge import PurgeReport, drop_subset, purge
 from cc_pipeline.maintenance.purge_plan import plan_purge
 from cc_pipeline.maintenance.stored_files import find_lost_records, verify
+from cc_pipeline.records.locations import PLACE_NAME
 from cc_pipeline.records.storage import JOURNAL_SUFFIX
 from cc_pipeline.records.sweep import sweep
 from cc_pipeline.workspace.workspace import Workspace
@@ -345,7 +347,10 @@ def test_a_target_that_another_home_purges_meanwhile_is_left_to_it(
 
 
 @pytest.mark.process
-def test_what_a_killed_fetch_left_goes_too(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_what_a_killed_fetch_left_goes_too(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_killed: bool
+) -> None:
     workspace = harvested(bucket[0], tmp_path / "home")
     targets = [parse_target(text) for text in (GOES, STAYS)]
     workspace.register_targets(targets)
@@ -358,13 +363,36 @@ def test_what_a_killed_fetch_left_goes_too(bucket: Bucket, tmp_path: Path, monke
     assert workspace.lake.read("records").num_rows == 0
     folder = tmp_path / "home" / "lake" / "records" / NEW
     [journal] = [path for path in folder.iterdir() if path.name.endswith(".warc.gz" + JOURNAL_SUFFIX)]
-    purged(workspace, now=True)
-    assert journal.read_bytes()
-    assert not any(b"example.com" in path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    mine = {tuple(row[name] for name in PLACE_NAME) for row in rows_with_places(workspace, GOES)}
+    data = journal.with_name(journal.name.removesuffix(JOURNAL_SUFFIX)).read_bytes()
+    rows = [json.loads(line) for line in journal.read_bytes().splitlines()]
+    wanted = [
+        data[row["stored_offset"] : row["stored_offset"] + row["stored_length"]]
+        for row in rows
+        if tuple(row[name] for name in PLACE_NAME) in mine
+    ]
+    assert 0 < len(wanted) < len(rows)
+
+    def kill(*_: object) -> None:
+        raise Killed
+
+    if is_killed:
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(purging, "erase_records", kill)
+            purged(workspace, now=True)
+    else:
+        purged(workspace, now=True)
     # what it had of the other target is taken over, not fetched again
     report = fetch_stage.fetch_captures(workspace, NEW, [STAYS])
     assert report.requests == 0
+    run_maintenance(workspace)
+    assert not any(one in data for _, data in everything(folder) for one in wanted)
     assert dangling(workspace) == []
+    assert verify(workspace.lake, workspace.storage, None).records == 0
+
+
+def rows_with_places(workspace: Workspace, target: str) -> list[dict[str, object]]:
+    return workspace.lake.read("captures", {"target": target}, PLACE_NAME).to_pylist()
 
 
 def fetch_beside(
