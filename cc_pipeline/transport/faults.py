@@ -126,50 +126,6 @@ _ADVICE: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Handling:
-    """How a fault is handled. ``retry_now``: tries that follow within the run. ``counts``: whether a failed ask counts
-    towards lost. ``pauses_host``: whether all requests to the host pause."""
-
-    retry_now: int = 0
-    counts: bool = False
-    pauses_host: bool = False
-
-
-#: How the fault of each reason of ``records`` is handled. Reasons that are not here are bytes that are not the expected
-#: record (``_BAD_BYTES``).
-FAULTS: Final[Mapping[str, Handling]] = {
-    FaultKind.NOT_FOUND: Handling(counts=True),
-    FaultKind.RANGE_NOT_SATISFIABLE: Handling(counts=True),
-    # S3 says so of missing keys too; as long as the host gives other objects, it is about this one
-    FaultKind.FORBIDDEN: Handling(counts=True),
-    FaultKind.CLIENT_ERROR: Handling(),
-    FaultKind.UNAUTHORIZED: Handling(),
-    FaultKind.REDIRECTED: Handling(),
-    FaultKind.CHANGED_OBJECT: Handling(),
-    FaultKind.BREAKER_OPEN: Handling(pauses_host=True),
-    FaultKind.THROTTLED: Handling(5),
-    FaultKind.SERVER_ERROR: Handling(5),
-    FaultKind.UNREACHABLE: Handling(3),
-    FaultKind.TIMEOUT: Handling(3),
-    FaultKind.CONNECTION_RESET: Handling(3),
-    FaultKind.SHORT_BODY: Handling(3),
-    FaultKind.EMPTY_BODY: Handling(3),
-    FaultKind.ERROR_DOCUMENT: Handling(3),
-    FaultKind.LONG_BODY: Handling(1),
-    FaultKind.WHOLE_OBJECT: Handling(1),
-    FaultKind.WRONG_RANGE: Handling(1),
-    # an index row that cannot be
-    "bad_plan": Handling(counts=True),
-}
-_BAD_BYTES: Final = Handling(1, counts=True)
-
-
-def handling_of(reason: str) -> Handling:
-    """Returns how the fault of a ``reason`` of ``records`` is handled."""
-    return FAULTS.get(reason, _BAD_BYTES)
-
-
 def advice(kind: FaultKind, default: str) -> str:
     """Returns the advice for a fault of this kind; ``default`` for a kind that is not the source's fault."""
     return _ADVICE.get(kind, default)
