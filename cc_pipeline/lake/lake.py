@@ -411,6 +411,8 @@ class Lake:
         """Makes the next opening read the whole log of a table, as after a repair."""
         with self._lock:
             self._handles.pop(table, None)
+            # a repair may have changed what a version has
+            self.newest_rows.clear()
 
     def _has_empty_entry(self, table: str, version: int) -> bool:
         """Whether the entry of a version in a folder is empty: the library takes it for a commit without changes."""
