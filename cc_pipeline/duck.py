@@ -22,8 +22,8 @@ def connect(path: Path | None = None, *, read_only: bool = False, **limits: str)
     # set by a statement: all connections of a process to one file need the same configuration
     connection = duckdb.connect(":memory:" if path is None else str(path), read_only=read_only, config={**limits})
     connection.execute("SET autoinstall_known_extensions = false")
-    # DuckDB 2.0 draws it on standard output, even if that is a file or a pipe with rows
-    # a notebook's kernel without ipywidgets can draw none, and refuses the setting
+    # DuckDB 2.0 draws it on standard output, even if that is a file or a pipe with rows. In the kernel of a notebook
+    # without ipywidgets it can draw none, and refuses the setting
     with suppress(duckdb.InvalidInputException):
         connection.execute("SET enable_progress_bar = false")
     return connection

@@ -23,6 +23,7 @@ ROOMS: Final = ("lake", "records", "extraction", "maintenance")
 SHRUNK: Final[dict[str, dict[str, Any]]] = {
     "commoncrawl.slice_slugs": {"_CLASSES": ((3, 1), (24, 4), (102_400, 16)), "_MAX_PART_MEMBERS": 8},
     "lake.predicates": {"MAX_NAMED_VALUES": 3, "_MAX_COMPARED_VALUES": 2},
+    "lake.keyed": {"_MAX_KEPT_ANSWERS": 2, "_MAX_ANSWER_BYTES": 4 << 10, "_MAX_CONDITION": 40},
     "lake.lake": {"_MAX_HANDLE_COMMITS": 2},
     "lake.layout": {
         "FILE_BYTES": 32 << 10, "ROW_GROUP_ROWS": 16, "MAX_SMALL_FILES": 2, "MAX_OVERLAPPING_RUNS": 2,

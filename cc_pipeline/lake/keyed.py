@@ -25,9 +25,10 @@ from cc_pipeline.lake.predicates import Where, scan
 #: How often a commit is tried while other processes commit to the same table first.
 TRIES: Final = 50
 
-#: Answers that are kept in memory, and the rows, and the characters of the question, that one of them may have.
+#: Answers that are kept in memory, the bytes of one of them, and the characters of its condition.
 _MAX_KEPT_ANSWERS: Final = 64
-_MAX_KEPT_ROWS: Final = 1_000
+_MAX_ANSWER_BYTES: Final = 256 << 10
+_MAX_CONDITION: Final = 1_000
 
 Row = dict[str, Any]
 
@@ -65,7 +66,7 @@ def newest_rows(
     for name, value in where.items():
         if name not in of_key:
             rows = rows.filter(pc.is_in(rows[name], pa.array([value] if isinstance(value, str) else list(value))))
-    if rows.num_rows <= _MAX_KEPT_ROWS and len(question[3]) <= _MAX_KEPT_ROWS:
+    if rows.get_total_buffer_size() <= _MAX_ANSWER_BYTES and len(question[3]) <= _MAX_CONDITION:
         if len(lake.newest_rows) >= _MAX_KEPT_ANSWERS:
             lake.newest_rows.clear()
         lake.newest_rows[question] = rows

@@ -408,6 +408,8 @@ class Lake:
         """Makes the next opening read the whole log of a table, as after a repair."""
         with self._lock:
             self._handles.pop(table, None)
+            # a repair may have changed what a version has
+            self.newest_rows.clear()
 
     def has_moved(self, table: str, version: int) -> bool:
         """Whether there may be commits to a table after a version of it. In a folder this is one look for the next

@@ -375,7 +375,7 @@ def _select_distinct(table: _CaptureTable, run_query: RunQuery) -> str:
     table_sql = _select_published(table, run_query)
     hidden = _find_repeating_targets(table, run_query)
     replacements = [table.replacement] if table.replacement else []
-    if _has_older_keys(run_query):
+    if _has_older_keys(table, run_query):
         replacements.append(f"{todays_key('url_surtkey')} AS url_surtkey")
     replaced = f" REPLACE ({', '.join(replacements)})" if replacements else ""
     table_sql = _add_status(table, table_sql, run_query)
@@ -387,9 +387,9 @@ def _select_distinct(table: _CaptureTable, run_query: RunQuery) -> str:
     return f"{plain} WHERE NOT ({hidden}) UNION ALL {compared} WHERE {hidden}" if hidden else compared
 
 
-def _has_older_keys(run_query: RunQuery) -> bool:
-    """Whether some crawls have keys of an older rule than others: the published file has one key for a page."""
-    crawls = run_query("SELECT unnest(crawls) FROM lake.row_filters")
+def _has_older_keys(table: _CaptureTable, run_query: RunQuery) -> bool:
+    """Whether some of its crawls have keys of an older rule than others: the published file has one key for a page."""
+    crawls = run_query(f"SELECT DISTINCT crawl FROM lake.{table.name}")
     return any(key_rule(crawl) is not KeyRule.TODAY for (crawl,) in crawls)
 
 
@@ -430,13 +430,11 @@ def _select_published(table: _CaptureTable, run_query: RunQuery) -> str:
 
 
 def _build_filters_view(blocked: Blocked) -> ViewSpec:
-    """One row: the condition for rows of blocked sites, if any row has one, whether conditions rule out pages, and the
-    crawls."""
+    """One row: the condition for rows of blocked sites, if any row has one, and whether conditions rule out pages."""
     condition = blocked.sql if blocked.ranges else "false"
     rows = (
         f"SELECT CASE WHEN EXISTS (FROM lake.captures WHERE {condition}) THEN {quote_literal(condition)} END "
-        "AS blocked, EXISTS (FROM lake.page_metadata WHERE condition_match = 'no') AS has_ruled_out, "
-        "(SELECT list(DISTINCT crawl ORDER BY crawl) FROM lake.captures) AS crawls"
+        "AS blocked, EXISTS (FROM lake.page_metadata WHERE condition_match = 'no') AS has_ruled_out"
     )
     return ViewSpec("lake.row_filters", rows, "Which rows the views leave out.", materialized=True)
 

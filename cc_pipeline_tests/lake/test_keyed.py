@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -62,6 +63,31 @@ def test_a_prefix_is_a_target_and_its_slices(lake: Lake) -> None:
     assert sorted(content(lake, name=Prefix("a.b"))) == ["a.b", "a.b.c", "a.b~16-0003", "a.b~robotstxt"]
     assert content(lake, name="a.b") == {"a.b": 1}
     assert read_newest(lake, "counters", {"name": []}).num_rows == 0
+
+
+def test_answers_are_kept_by_version_until_the_table_is_forgotten(lake: Lake, tmp_path: Path) -> None:
+    """A repair, or a backup, may give a version other rows."""
+    put(lake, {"name": "a", "count": 1})
+    assert (content(lake, name="a"), content(lake, name="b")) == ({"a": 1}, {})
+    assert content(lake, name="a") == {"a": 1}
+    other = Lake(str(tmp_path / "other"), [SPEC])
+    put(other, {"name": "a", "count": 2})
+    shutil.rmtree(lake.address("counters"))
+    shutil.copytree(other.address("counters"), lake.address("counters"))
+    lake.forget("counters")
+    assert content(lake, name="a") == {"a": 2}
+
+
+def test_many_answers_take_bounded_memory(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyed, "_MAX_KEPT_ANSWERS", 3)
+    put(lake, *({"name": f"n{number}", "count": number} for number in range(9)))
+    for number in range(9):
+        assert content(lake, name=f"n{number}") == {f"n{number}": number}
+        assert len(lake.newest_rows) <= 3
+    monkeypatch.setattr(keyed, "_MAX_ANSWER_BYTES", 1)
+    kept = len(lake.newest_rows)
+    assert content(lake) == {f"n{number}": number for number in range(9)}
+    assert len(lake.newest_rows) == kept
 
 
 def test_updates_of_many_at_once_are_all_there(lake: Lake) -> None:

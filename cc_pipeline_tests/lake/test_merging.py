@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.errors import EnvironmentFault
@@ -115,6 +115,17 @@ STEPS = st.lists(
 
 @settings(max_examples=8, deadline=None)
 @given(STEPS)
+@example(
+    [
+        ("days", 2),
+        ("commit", {"d": 3, "a": 1, "c": 0, "e": 0, "b": 4}),
+        ("merge", 5),
+        ("commit", {"c": 3, "e": 5, "a": 5, "b": 4, "d": 0}),
+        ("orphan", "a"),
+        ("commit", {"c": 3, "a": 1, "e": 3}),
+        ("purge", "e"),
+    ]
+)
 def test_whatever_was_committed_superseded_purged_or_lost_the_rows_that_count_stay(
     steps: Sequence[tuple[str, object]],
 ) -> None:
