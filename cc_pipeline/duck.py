@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,9 @@ def connect(path: Path | None = None, *, read_only: bool = False, **limits: str)
     connection = duckdb.connect(":memory:" if path is None else str(path), read_only=read_only, config={**limits})
     connection.execute("SET autoinstall_known_extensions = false")
     # DuckDB 2.0 draws it on standard output, even if that is a file or a pipe with rows
-    connection.execute("SET enable_progress_bar = false")
+    # a notebook's kernel without ipywidgets can draw none, and refuses the setting
+    with suppress(duckdb.InvalidInputException):
+        connection.execute("SET enable_progress_bar = false")
     return connection
 
 

@@ -1,7 +1,9 @@
 """Random sequences of commands of two homes on one lake, with kills, lost answers, other homes in the middle and long
 stops, against a model of what must be published: nothing lost, doubled, stale, or green with nothing.
 
-    python -m cc_pipeline_tests.extraction.sequences FIRST COUNT [SECONDS]
+    python -m cc_pipeline_tests.extraction.sequences FIRST COUNT [SECONDS [s3]]
+
+With ``s3`` the lake is in a mock of S3 on loopback.
 """
 
 from __future__ import annotations
@@ -13,11 +15,12 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import duckdb
@@ -43,6 +46,7 @@ from cc_pipeline.testing.mini_crawl.spec import TEST
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import close_all
+from cc_pipeline_tests.motoserver import CREDENTIALS, moto_server
 from cc_pipeline_tests.thresholds import SMALL_ENGINE, shrunk
 from cc_pipeline_tests.world import ARC, NEW, OLD, Killed, harvest, publish, workspace_of
 
@@ -155,10 +159,11 @@ class Model:
         """The slices that were ever made of a target."""
         return [at for at in self.slices if at[1] == slug and subset in (None, at[2])]
 
-    def made(self, at: At) -> None:
-        """A run of the slice ended well."""
+    def made(self, at: At, then: frozenset[Key]) -> None:
+        """A run of the slice ended well. What it would have found when it began differs from now if a site was blocked
+        meanwhile, perhaps just before its last commit."""
         now = self.expected(*at)
-        self.slices[at] = Known(now, now)
+        self.slices[at] = Known(now & then, now | then)
 
     def perhaps_made(self, at: At) -> None:
         """A run of the slice ended somewhere."""
@@ -171,17 +176,17 @@ class Model:
 
 
 class Homes:
-    """Two homes on one lake, and the model of it."""
+    """Two homes on one lake, and the model of it. ``place`` are the settings of a lake outside of ``root``."""
 
-    def __init__(self, source: Path, root: Path, truth: MiniCrawlTruth) -> None:
+    def __init__(self, source: Path, root: Path, truth: MiniCrawlTruth, place: Mapping[str, str]) -> None:
         self._source, self._root = source, root
+        self._place = place or {"lake": str(root / "lake")}
         self.model = Model(truth)
         self.said: list[str] = []
 
     def open(self, home: int, subsets: Collection[str] = ("warc",)) -> Workspace:
-        return workspace_of(
-            self._source, self._root / f"home{home}", lake=str(self._root / "lake"), subsets=tuple(subsets), workers=1
-        )
+        home_path = self._root / f"home{home}"
+        return workspace_of(self._source, home_path, subsets=tuple(subsets), workers=1, **self._place)
 
     def do(self, step: Step) -> None:
         """Does a step and notes in the model what it said."""
@@ -204,6 +209,7 @@ class Homes:
             workspace.register_targets([target])
             model.defined[target.slug] = model.texts[target.slug] = step.text
         before = model.changes[target.slug], model.purges[target.slug]
+        then = {at: model.expected(*at) for at in slices}
         try:
             [made] = extract(workspace, [(step.crawl, target.slug)], TABLES, SMALL_ENGINE)
         except (Killed, LeaseExpired) as ended:
@@ -216,7 +222,7 @@ class Homes:
             return  # what it committed since does not count, nor what it commits later
         for at in slices:
             if is_made and (model.changes[target.slug], model.purges[target.slug]) == before:
-                model.made(at)
+                model.made(at, then[at])
             else:
                 model.perhaps_made(at)
         model.changes[target.slug] += 1
@@ -409,24 +415,31 @@ def leases_run_out() -> Iterator[None]:
         yield
 
 
-def prepare(source: Path, root: Path) -> None:
+def prepare(source: Path, root: Path, place: Mapping[str, str] = MappingProxyType({})) -> None:
     """A lake and two homes on it, each of which has harvested all crawls."""
+    homes = Homes(source, root, MiniCrawlTruth(0, (), ()), place)
     for home in range(2):
-        workspace = workspace_of(source, root / f"home{home}", lake=str(root / "lake"), subsets=SUBSETS, workers=1)
+        workspace = homes.open(home, SUBSETS)
         for crawl in (NEW, OLD, ARC):
             harvest(workspace, crawl)
         workspace.close()
 
 
-def run_sequence(source: Path, prepared: Path, truth: MiniCrawlTruth, seed: int) -> None:
+def run_sequence(
+    source: Path, prepared: Path, truth: MiniCrawlTruth, seed: int, place: Mapping[str, str] = MappingProxyType({})
+) -> None:
     """Does the steps of a seed. Raises ``AssertionError`` where anything is not as the model says; it prints the seed
-    and the steps before."""
+    and the steps before. A lake at a ``place`` is made first, one in a folder copied from ``prepared``."""
     steps = steps_of(seed)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        root = Path(shutil.copytree(prepared, Path(folder) / "all"))
+        root = Path(folder) / "all"
+        if place:
+            prepare(source, root, place)
+        else:
+            shutil.copytree(prepared, root)
         for name in ("append", "swap"):
             patch.setattr(Lake, name, _commits(getattr(Lake, name)))
-        homes = Homes(source, root, truth)
+        homes = Homes(source, root, truth, place)
         number = -1
         try:
             for step in steps:
@@ -449,9 +462,9 @@ def run_sequence(source: Path, prepared: Path, truth: MiniCrawlTruth, seed: int)
 
 def main() -> None:
     """Runs so many seeds from the first on, for so many seconds at most, and says which failed."""
-    first, count, seconds = (int(one) for one in (*sys.argv[1:], 10**9)[:3])
+    first, count, seconds = (int(one) for one in (*sys.argv[1:4], 10**9)[:3])
     failed, done, started = [], 0, time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _lake_place("s3" in sys.argv[4:]) as place:
         source = Path(folder) / "bucket"
         truth = ensure(source, TEST)
         prepare(source, Path(folder) / "all")
@@ -461,11 +474,23 @@ def main() -> None:
             done += 1
             try:
                 with shrunk():
-                    run_sequence(source, Path(folder) / "all", truth, seed)
+                    run_sequence(source, Path(folder) / "all", truth, seed, place(seed))
             except Exception:
                 traceback.print_exc()
                 failed.append(seed)
             print(f"{done} sequences, failed: {failed}", flush=True)
+
+
+@contextmanager
+def _lake_place(on_s3: bool) -> Iterator[Callable[[int], Mapping[str, str]]]:
+    """The place of the lake of each seed: none is a folder beside the homes."""
+    if not on_s3:
+        yield lambda _: {}
+        return
+    with pytest.MonkeyPatch.context() as patch, moto_server("lake") as endpoint:
+        for name, text in CREDENTIALS.items():
+            patch.setenv(name, text)
+        yield lambda seed: {"lake": f"s3://lake/{seed}", "lake_endpoint": endpoint, "publish": "copy"}
 
 
 if __name__ == "__main__":
