@@ -169,7 +169,8 @@ def test_a_list_of_crawls_that_is_another_is_a_warning(bucket: Bucket, tmp_path:
 
 
 def test_the_published_file_is_held_against_the_lake(home: Workspace) -> None:
-    assert outputs.published_verdict(home, Scope()).severity == "error"
+    assert outputs.published_verdict(home, Scope()).message == "cc.duckdb was not written yet"
+    assert outputs.publication_verdict(home).severity == "error"
     publish(home)
     assert outputs.published_verdict(home, Scope()).passed
     extract(home, "example.org")

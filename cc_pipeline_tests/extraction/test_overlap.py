@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction import reusable_records
 from cc_pipeline.extraction.reusable_records import find_overlapping, find_sharing
-from cc_pipeline.lake import snapshot
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.target_definitions import delete_definitions
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.world import Bucket, extract, harvested, publish, workspace_of
+from cc_pipeline_tests.world import Bucket, extract, harvested, workspace_of
 
 TEXTS = [
     "example.com",
@@ -100,14 +99,3 @@ def test_a_run_reads_no_records_of_targets_that_it_cannot_share_with(
     assert "example-foo.com" not in asked
     # what the other target holds is used
     assert fetched.requests == 0
-
-
-@pytest.mark.process
-def test_a_large_lake_is_counted_by_its_log(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = harvested(bucket[0], tmp_path)
-    extract(made, "example.com", "set:mine = example.com, example-foo.com", "host:www.example.com")
-    few = publish(made).rows
-    monkeypatch.setattr(snapshot, "_FEW_FILES", 0)
-    many = publish(made).rows
-    assert {name: few[name] for name in many} == many
-    assert {"captures", "records", "page_metadata", "page_links", "ledger"} <= set(many)
