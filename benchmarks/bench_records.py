@@ -29,6 +29,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from benchmarks.report import Report, sized, spread
 from cc_pipeline.archive.record import sha1_base32
+from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.records.fetch import Order, Planned, fetch_records
 from cc_pipeline.records.locations import LocationCollector
 from cc_pipeline.records.range_plan import plan_ranges
@@ -80,6 +81,7 @@ def build(folder: Path, count: int) -> pa.Table:
             rows.append(
                 {
                     "url": url,
+                    "url_surtkey": surt_key(url),
                     "content_digest": sha1_base32(body),
                     "warc_filename": f"part-{number % FILES:05d}.warc.gz",
                     "warc_record_offset": out.tell(),
