@@ -23,7 +23,6 @@ from cc_pipeline.extraction.engine import LOCAL, Engine, FetchRequest, FetchResu
 from cc_pipeline.extraction.fetch_counts import (
     FetchCounts,
     SliceFetchCounts,
-    count_fetched,
     describe_asks,
     sum_by_target,
 )
@@ -60,18 +59,12 @@ from cc_pipeline.records.locations import PLACE_NAME, LocationCollector, Locatio
 from cc_pipeline.records.orders import Order, RecordOptions
 from cc_pipeline.records.schema import OUTCOMES
 from cc_pipeline.records.segments import retire_journals
-from cc_pipeline.records.storage import STORED
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
 #: How long a good record shows that the source works. Without one no ask counts: a source with indexes and without
 #: archives says "not found" of each record.
 _PROOF_AGE: Final = timedelta(days=1)
-#: Columns of records from which the counts of slices are computed.
-_STATE_COLUMNS: Final = (
-    "target", "url", "outcome", "reason", "detail", "asks", "last_ask_at", "digest_check", "payload_length",
-    *PLACE_NAME, *STORED,
-)  # fmt: skip
 
 
 def current_time() -> datetime:
@@ -121,7 +114,11 @@ def _fetch_all(
         workspace.agree_on_digests()
     if not replay:
         enforce_cost_limit(workspace, {slice_: group_state.slice_states[slice_] for slice_ in fetch_plan.priced_slices})
-    counts_by_slice = _count_fetched(workspace, crawl, group_state.slice_states)
+    counts_by_slice = {
+        slice_: SliceFetchCounts(slice_=slice_, **{name: getattr(note, name) for name in FetchCounts.__slots__})
+        for slice_, slice_state in group_state.slice_states.items()
+        if (note := slice_state.fetch) is not None
+    }
     state = _FetchState(workspace, crawl, group_state, counts_by_slice, distrusted, engine)
     killed_fetches = list_expired_leases(workspace.storage, crawl)
     # a fetch that was killed between its commit and its end left journals, even if no slice is due
@@ -261,25 +258,6 @@ class _FetchState:
     def previous_states(self) -> Mapping[Slice, SliceState]:
         """The states of the slices before the call."""
         return self.group.slice_states
-
-
-def _count_fetched(
-    workspace: Workspace, crawl: str, slice_states: Mapping[Slice, SliceState]
-) -> dict[Slice, SliceFetchCounts]:
-    """The counts of each slice that was ever fetched: from its note, or from its rows if the note does not count."""
-    counts_by_slice = {}
-    for slice_, slice_state in slice_states.items():
-        if slice_state.fetch is not None:
-            noted_counts = {name: getattr(slice_state.fetch, name) for name in FetchCounts.__slots__}
-            counts_by_slice[slice_] = SliceFetchCounts(slice_=slice_, **noted_counts)
-    unnoted_slices = [
-        slice_
-        for slice_, slice_state in slice_states.items()
-        if slice_ not in counts_by_slice and slice_state.fetched is not None
-    ]
-    where = {"crawl": crawl, "target": [slice_.target for slice_ in unnoted_slices]}
-    rows = stream_rows(workspace.lake, "records", where, _STATE_COLUMNS) if unnoted_slices else ()
-    return counts_by_slice | count_fetched(rows, unnoted_slices)
 
 
 def _fetch(state: _FetchState, fetch_plan: _FetchPlan, *, retry_lost: bool) -> None:

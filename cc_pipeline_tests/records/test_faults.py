@@ -14,7 +14,7 @@ import pytest
 
 from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.records.orders import RecordOptions
-from cc_pipeline.records.range_plan import Coalescing, plan_ranges
+from cc_pipeline.records.range_plan import Coalescing
 from cc_pipeline.records.segments import retire_journals
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport.client import Transport
@@ -258,29 +258,6 @@ def test_files_in_trouble_keep_none_of_the_others_away(
         server.set_rules([])
         result = fetch(server.url, captures, tmp_path, "c9", result.table)
     assert result.outcomes == {"fetched": RECORDS}
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("kind", FAULT_KINDS)
-def test_ranges_that_fail_among_others_cost_what_the_docs_say(
-    bucket: tuple[Path, pa.Table], tmp_path: Path, kind: str
-) -> None:
-    folder, captures = bucket
-    some = captures.filter(pc.less(pa.array(range(RECORDS)), 400))
-    ranges = plan_ranges(some, TOGETHER)
-    spans = {f"bytes={one.offset}-{one.offset + one.length - 1}" for one in ranges[:: len(ranges) // 3]}
-    rule = Rule(kind, times=None, retry_after=0, bytes_per_second=50, ranges=tuple(sorted(spans)))
-    with FaultServer(folder, rules=[rule]) as server:
-        first = fetch(server.url, some, tmp_path, "c1", coalescing=TOGETHER, silent=kind in SILENT)
-        hit = {(hit.key, hit.range) for hit in server.hits if hit.fault}
-        failed = [one for one in ranges if (one.key, f"bytes={one.offset}-{one.offset + one.length - 1}") in hit]
-        assert failed
-        records = sum(len(one.rows) for one in failed)
-        assert len(server.hits) <= len(ranges) + 2 * len(failed) + 3 * records
-        assert balanced(first, some)
-        server.set_rules([])
-        result = fetch(server.url, some, tmp_path, "c2", held=first.table, coalescing=TOGETHER)
-    assert result.outcomes == {"fetched": 400}
 
 
 @pytest.mark.parametrize(
