@@ -77,7 +77,7 @@ def fetch_captures(
     crawl: str,
     slugs: Sequence[str],
     *,
-    replay: bool = False,
+    refetch: bool = False,
     distrusted: Collection[Place] = (),
     engine: Engine = LOCAL,
     run: RunState | None = None,
@@ -85,14 +85,16 @@ def fetch_captures(
     """Gives every planned capture of ``slugs`` in ``crawl`` exactly one outcome. ``engine`` fetches. Stored records are
     fetched again only if their bytes are gone. ``run`` has the states that the stages before left.
 
-    ``replay``: lost records are fetched again too, in all located subsets. ``distrusted`` are captures whose stored
+    ``refetch``: lost records are fetched again too, in all located subsets. ``distrusted`` are captures whose stored
     bytes are not used. Raises ``FetchIncomplete`` when the source gives nothing, or less than the settings allow, after
     the fetched records were committed; the error names the targets and has the report of all. Raises
     ``EnvironmentFault`` when the disk fails, ``SlicesChanged`` if other processes keep changing the slices. Records
     fetched until then are kept, and the next call adopts them.
     """
     state = run or RunState(workspace)
-    fetch_all = partial(_fetch_all, workspace, crawl, slugs, state, replay=replay, distrusted=distrusted, engine=engine)
+    fetch_all = partial(
+        _fetch_all, workspace, crawl, slugs, state, refetch=refetch, distrusted=distrusted, engine=engine
+    )
     return run_and_replan(state, crawl, slugs, fetch_all)
 
 
@@ -102,17 +104,17 @@ def _fetch_all(
     slugs: Sequence[str],
     run: RunState,
     *,
-    replay: bool,
+    refetch: bool,
     distrusted: Collection[Place],
     engine: Engine,
 ) -> StageReport:
     started = time.monotonic()
     group_state = run.take(crawl, slugs)
-    fetch_plan = _plan_fetch(workspace, group_state, slugs, replay=replay, distrusted=distrusted)
+    fetch_plan = _plan_fetch(workspace, group_state, slugs, refetch=refetch, distrusted=distrusted)
     _refuse_blocked_slices(fetch_plan.due_slices, group_state)
     if fetch_plan.due_slices:
         workspace.agree_on_digests()
-    if not replay:
+    if not refetch:
         enforce_cost_limit(workspace, {slice_: group_state.slice_states[slice_] for slice_ in fetch_plan.priced_slices})
     counts_by_slice = {
         slice_: SliceFetchCounts(slice_=slice_, **{name: getattr(note, name) for name in FetchCounts.__slots__})
@@ -123,7 +125,7 @@ def _fetch_all(
     killed_fetches = list_expired_leases(workspace.storage, crawl)
     # a fetch that was killed between its commit and its end left journals, even if no slice is due
     if fetch_plan.due_slices or killed_fetches:
-        _fetch(state, fetch_plan, retry_lost=replay)
+        _fetch(state, fetch_plan, retry_lost=refetch)
     forget(workspace.storage, killed_fetches)
     new_state = group_state.with_rows(state.committed)
     # pages of repaired slices are to be parsed again, and lost bytes are looked for again
@@ -155,7 +157,7 @@ def _plan_fetch(
     group_state: GroupState,
     slugs: Sequence[str],
     *,
-    replay: bool,
+    refetch: bool,
     distrusted: Collection[Place],
 ) -> _FetchPlan:
     """Plans a fetch. Raises ``EnvironmentFault`` for targets that were not located."""
@@ -165,7 +167,9 @@ def _plan_fetch(
         group_state.target_slices.crawl,
     )
     slices = (
-        find_part_slices(workspace, slices_of(crawl, slugs)) if replay or distrusted else target_slices.requested_slices
+        find_part_slices(workspace, slices_of(crawl, slugs))
+        if refetch or distrusted
+        else target_slices.requested_slices
     )
     for slice_ in slices:
         if slice_states[slice_].located is None:
@@ -173,7 +177,7 @@ def _plan_fetch(
                 f"captures of {slice_.partition.target} in {crawl} have not been located",
                 "Locate them first: run the target (cc-pipeline run), or materialize the asset captures.",
             )
-    requests = dict.fromkeys(slices, SliceRequest("", forced_stages=frozenset([FETCH.label] if replay else ())))
+    requests = dict.fromkeys(slices, SliceRequest("", forced_stages=frozenset([FETCH.label] if refetch else ())))
     reasons = plan(requests, slice_states, {}, options_of(workspace.settings), (FETCH,)).reasons_for(FETCH)
     lost = (
         count_lost_records(workspace, [slice_ for slice_ in slices if slice_ not in reasons], distrusted)

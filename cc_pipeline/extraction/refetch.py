@@ -17,7 +17,7 @@ Counts = dict[str, dict[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class Refetch:
     """The numbers of records by outcome and target before and after. ``refetched`` are the targets whose pages must be
     parsed again.
 
@@ -35,7 +35,7 @@ class Replay:
         return sum(max(0, self.after[slug]["fetched"] - self.before[slug]["fetched"]) for slug in self.before)
 
 
-def replay_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Replay:
+def refetch_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Refetch:
     """Fetches every record of ``slugs`` in ``crawl`` again that is pending or lost.
 
     Raises ``EnvironmentFault`` for a target that has not been fetched, and when the disk fails; records fetched until
@@ -46,10 +46,10 @@ def replay_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Re
     unfetched = [slug for slug in slugs if counts_before[slug]["pending"] or counts_before[slug]["lost"]]
     if unfetched:
         try:
-            fetch_captures(workspace, crawl, unfetched, replay=True)
+            fetch_captures(workspace, crawl, unfetched, refetch=True)
         except Incomplete as error:
             trouble = error
-    return Replay(counts_before, _count_outcomes(workspace, crawl, slugs), tuple(unfetched), trouble)
+    return Refetch(counts_before, _count_outcomes(workspace, crawl, slugs), tuple(unfetched), trouble)
 
 
 def _count_outcomes(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Counts:

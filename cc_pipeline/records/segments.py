@@ -55,7 +55,7 @@ def file_description(name: str, info: Mapping[str, str], created_at: datetime) -
 
 
 Row = dict[str, Any]
-#: Suffix of the data file by its kind; ``raw`` are quarantined bytes, one after the other.
+#: Suffix of the data file by its kind; ``raw`` are bytes that are no record, one after the other.
 SUFFIXES = {"warc": ".warc.gz", "arc": ".arc.gz", "raw": ".quarantine"}
 #: Bytes of a data file after which a new one begins.
 DEFAULT_ROTATION = 512 << 20

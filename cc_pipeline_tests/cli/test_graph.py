@@ -34,7 +34,7 @@ def test_refetch_brings_back_what_was_lost_and_parses_it(cli: Cli, world: World)
 
 
 @pytest.mark.smoke
-def test_replay_of_what_was_never_fetched_says_what_to_run(cli: Cli, world: World) -> None:
+def test_refetch_of_what_was_never_fetched_says_what_to_run(cli: Cli, world: World) -> None:
     said = cli("run", "--refetch", "-c", OLD, "example.com", "--home", world.home)
     assert said.status == 1
     assert f"cc-pipeline run … --crawl {OLD}" in said.err
