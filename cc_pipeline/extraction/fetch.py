@@ -23,7 +23,6 @@ from cc_pipeline.extraction.engine import LOCAL, Engine, FetchRequest, FetchResu
 from cc_pipeline.extraction.fetch_counts import (
     FetchCounts,
     SliceFetchCounts,
-    count_fetched,
     describe_asks,
     sum_by_target,
 )
@@ -60,18 +59,12 @@ from cc_pipeline.records.locations import PLACE_NAME, LocationCollector, Locatio
 from cc_pipeline.records.orders import Order, RecordOptions
 from cc_pipeline.records.schema import OUTCOMES
 from cc_pipeline.records.segments import retire_journals
-from cc_pipeline.records.storage import STORED
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline.workspace.workspace import Workspace
 
 #: How long a good record shows that the source works. Without one no ask counts: a source with indexes and without
 #: archives says "not found" of each record.
 _PROOF_AGE: Final = timedelta(days=1)
-#: Columns of records from which the counts of slices are computed.
-_STATE_COLUMNS: Final = (
-    "target", "url", "outcome", "reason", "detail", "asks", "last_ask_at", "digest_check", "payload_length",
-    *PLACE_NAME, *STORED,
-)  # fmt: skip
 
 
 def current_time() -> datetime:
@@ -84,7 +77,7 @@ def fetch_captures(
     crawl: str,
     slugs: Sequence[str],
     *,
-    replay: bool = False,
+    refetch: bool = False,
     distrusted: Collection[Place] = (),
     engine: Engine = LOCAL,
     run: RunState | None = None,
@@ -92,14 +85,16 @@ def fetch_captures(
     """Gives every planned capture of ``slugs`` in ``crawl`` exactly one outcome. ``engine`` fetches. Stored records are
     fetched again only if their bytes are gone. ``run`` has the states that the stages before left.
 
-    ``replay``: lost records are fetched again too, in all located subsets. ``distrusted`` are captures whose stored
+    ``refetch``: lost records are fetched again too, in all located subsets. ``distrusted`` are captures whose stored
     bytes are not used. Raises ``FetchIncomplete`` when the source gives nothing, or less than the settings allow, after
     the fetched records were committed; the error names the targets and has the report of all. Raises
     ``EnvironmentFault`` when the disk fails, ``SlicesChanged`` if other processes keep changing the slices. Records
     fetched until then are kept, and the next call adopts them.
     """
     state = run or RunState(workspace)
-    fetch_all = partial(_fetch_all, workspace, crawl, slugs, state, replay=replay, distrusted=distrusted, engine=engine)
+    fetch_all = partial(
+        _fetch_all, workspace, crawl, slugs, state, refetch=refetch, distrusted=distrusted, engine=engine
+    )
     return run_and_replan(state, crawl, slugs, fetch_all)
 
 
@@ -109,24 +104,28 @@ def _fetch_all(
     slugs: Sequence[str],
     run: RunState,
     *,
-    replay: bool,
+    refetch: bool,
     distrusted: Collection[Place],
     engine: Engine,
 ) -> StageReport:
     started = time.monotonic()
     group_state = run.take(crawl, slugs)
-    fetch_plan = _plan_fetch(workspace, group_state, slugs, replay=replay, distrusted=distrusted)
+    fetch_plan = _plan_fetch(workspace, group_state, slugs, refetch=refetch, distrusted=distrusted)
     _refuse_blocked_slices(fetch_plan.due_slices, group_state)
     if fetch_plan.due_slices:
         workspace.agree_on_digests()
-    if not replay:
+    if not refetch:
         enforce_cost_limit(workspace, {slice_: group_state.slice_states[slice_] for slice_ in fetch_plan.priced_slices})
-    counts_by_slice = _count_fetched(workspace, crawl, group_state.slice_states)
+    counts_by_slice = {
+        slice_: SliceFetchCounts(slice_=slice_, **{name: getattr(note, name) for name in FetchCounts.__slots__})
+        for slice_, slice_state in group_state.slice_states.items()
+        if (note := slice_state.fetch) is not None
+    }
     state = _FetchState(workspace, crawl, group_state, counts_by_slice, distrusted, engine)
     killed_fetches = list_expired_leases(workspace.storage, crawl)
     # a fetch that was killed between its commit and its end left journals, even if no slice is due
     if fetch_plan.due_slices or killed_fetches:
-        _fetch(state, fetch_plan, retry_lost=replay)
+        _fetch(state, fetch_plan, retry_lost=refetch)
     forget(workspace.storage, killed_fetches)
     new_state = group_state.with_rows(state.committed)
     # pages of repaired slices are to be parsed again, and lost bytes are looked for again
@@ -158,7 +157,7 @@ def _plan_fetch(
     group_state: GroupState,
     slugs: Sequence[str],
     *,
-    replay: bool,
+    refetch: bool,
     distrusted: Collection[Place],
 ) -> _FetchPlan:
     """Plans a fetch. Raises ``EnvironmentFault`` for targets that were not located."""
@@ -168,7 +167,9 @@ def _plan_fetch(
         group_state.target_slices.crawl,
     )
     slices = (
-        find_part_slices(workspace, slices_of(crawl, slugs)) if replay or distrusted else target_slices.requested_slices
+        find_part_slices(workspace, slices_of(crawl, slugs))
+        if refetch or distrusted
+        else target_slices.requested_slices
     )
     for slice_ in slices:
         if slice_states[slice_].located is None:
@@ -176,7 +177,7 @@ def _plan_fetch(
                 f"captures of {slice_.partition.target} in {crawl} have not been located",
                 "Locate them first: run the target (cc-pipeline run), or materialize the asset captures.",
             )
-    requests = dict.fromkeys(slices, SliceRequest("", forced_stages=frozenset([FETCH.label] if replay else ())))
+    requests = dict.fromkeys(slices, SliceRequest("", forced_stages=frozenset([FETCH.label] if refetch else ())))
     reasons = plan(requests, slice_states, {}, options_of(workspace.settings), (FETCH,)).reasons_for(FETCH)
     lost = (
         count_lost_records(workspace, [slice_ for slice_ in slices if slice_ not in reasons], distrusted)
@@ -261,25 +262,6 @@ class _FetchState:
     def previous_states(self) -> Mapping[Slice, SliceState]:
         """The states of the slices before the call."""
         return self.group.slice_states
-
-
-def _count_fetched(
-    workspace: Workspace, crawl: str, slice_states: Mapping[Slice, SliceState]
-) -> dict[Slice, SliceFetchCounts]:
-    """The counts of each slice that was ever fetched: from its note, or from its rows if the note does not count."""
-    counts_by_slice = {}
-    for slice_, slice_state in slice_states.items():
-        if slice_state.fetch is not None:
-            noted_counts = {name: getattr(slice_state.fetch, name) for name in FetchCounts.__slots__}
-            counts_by_slice[slice_] = SliceFetchCounts(slice_=slice_, **noted_counts)
-    unnoted_slices = [
-        slice_
-        for slice_, slice_state in slice_states.items()
-        if slice_ not in counts_by_slice and slice_state.fetched is not None
-    ]
-    where = {"crawl": crawl, "target": [slice_.target for slice_ in unnoted_slices]}
-    rows = stream_rows(workspace.lake, "records", where, _STATE_COLUMNS) if unnoted_slices else ()
-    return counts_by_slice | count_fetched(rows, unnoted_slices)
 
 
 def _fetch(state: _FetchState, fetch_plan: _FetchPlan, *, retry_lost: bool) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.slice_selection import find_part_slices
+from cc_pipeline.extraction.slice_state import read_slice_states
 from cc_pipeline.lake.slice import FETCH, slices_of
-from cc_pipeline.lake.slices import read_slice_rows
-from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline.records.schema import OUTCOMES
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -19,7 +17,7 @@ Counts = dict[str, dict[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class Refetch:
     """The numbers of records by outcome and target before and after. ``refetched`` are the targets whose pages must be
     parsed again.
 
@@ -37,7 +35,7 @@ class Replay:
         return sum(max(0, self.after[slug]["fetched"] - self.before[slug]["fetched"]) for slug in self.before)
 
 
-def replay_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Replay:
+def refetch_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Refetch:
     """Fetches every record of ``slugs`` in ``crawl`` again that is pending or lost.
 
     Raises ``EnvironmentFault`` for a target that has not been fetched, and when the disk fails; records fetched until
@@ -48,23 +46,21 @@ def replay_records(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Re
     unfetched = [slug for slug in slugs if counts_before[slug]["pending"] or counts_before[slug]["lost"]]
     if unfetched:
         try:
-            fetch_captures(workspace, crawl, unfetched, replay=True)
+            fetch_captures(workspace, crawl, unfetched, refetch=True)
         except Incomplete as error:
             trouble = error
-    return Replay(counts_before, _count_outcomes(workspace, crawl, slugs), tuple(unfetched), trouble)
+    return Refetch(counts_before, _count_outcomes(workspace, crawl, slugs), tuple(unfetched), trouble)
 
 
 def _count_outcomes(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> Counts:
+    counts: Counts = {slug: dict.fromkeys(OUTCOMES, 0) for slug in slugs}
     slices = find_part_slices(workspace, slices_of(crawl, slugs))
-    rows = read_slice_rows(workspace.lake, slices, (FETCH,))
-    for slice_ in slices:
-        if (slice_, FETCH.label) not in rows:
+    for slice_, state in read_slice_states(workspace, slices, (FETCH,), check_stored_files=False).items():
+        if state.fetch is None:
             raise EnvironmentFault(
                 f"{slice_.partition.target} in {crawl} has not been fetched yet",
                 f"Fetch it: cc-pipeline run … --crawl {crawl}",
             )
-    counts: Counts = {slug: dict.fromkeys(OUTCOMES, 0) for slug in slugs}
-    where = {"crawl": crawl, "target": [slice_.target for slice_ in slices]}
-    for (target, outcome), count in count_rows(workspace.lake, "records", where, ["target", "outcome"]).items():
-        counts[whole_slug(target)][outcome] += count
+        for outcome in OUTCOMES:
+            counts[slice_.partition.target][outcome] += getattr(state.fetch, outcome)
     return counts

@@ -213,7 +213,7 @@ class _Group:
 
 
 def _find_fetched(run: RunState, crawl: str, slugs: Sequence[str]) -> list[str]:
-    """The targets among ``slugs`` with a fetched record."""
+    """The targets among ``slugs`` that have records, pending ones included."""
     if not slugs:
         return []
     state = run.take(crawl, slugs)
@@ -221,5 +221,5 @@ def _find_fetched(run: RunState, crawl: str, slugs: Sequence[str]) -> list[str]:
     return [
         slug
         for slug, slices in state.target_slices.requested.items()
-        if any((fetch := state.slice_states[slice_].fetch) and fetch.fetched for slice_ in slices)
+        if all(state.slice_states[slice_].fetched for slice_ in slices)
     ]

@@ -137,10 +137,9 @@ class LookupResult:
 
     ``requests``, ``bytes`` and ``seconds`` are the cost. ``index`` is the index that answered, and ``reason`` the
     reason for its choice, in words; both are ``None`` in a locator's own answer. ``index_version`` identifies the index
-    if only a request can tell. ``sizes`` are the numbers of its files, by subset (for ZipNum: bytes of its
-    ``cluster.idx``). ``gaps`` are index files that could not be read, if that is allowed. ``notes`` are sentences for
-    the user. ``segments``: if captures went into a sink, those that only a B-tree names count only if they are in
-    one of these (``None``: always). ``unread`` are the keys that the ``gaps`` may have."""
+    if only a request can tell. ``gaps`` are index files that could not be read, if that is allowed. ``notes`` are
+    sentences for the user. ``segments``: if captures went into a sink, those that only a B-tree names count only if
+    they are in one of these (``None``: always). ``unread`` are the keys that the ``gaps`` may have."""
 
     captures: Mapping[str, pa.Table]
     requests: int
@@ -152,7 +151,6 @@ class LookupResult:
     gaps: IndexGaps | None = None
     index_version: str = ""
     segments: frozenset[str] | None = None
-    sizes: Mapping[str, int] = field(default_factory=dict)
     unread: tuple[KeyRange, ...] = ()
 
 

@@ -168,7 +168,6 @@ def look_up(
         reason=reason,
         gaps=gaps,
         index_version=search.open_indexes[locator.name].version,
-        sizes=search.open_indexes[locator.name].sizes,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -36,12 +36,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OpenIndex:
-    """An existing index of a crawl. ``open`` returns its locator. ``version`` identifies it if only a request can tell.
-    ``sizes`` are the numbers of its files, by subset."""
+    """An existing index of a crawl. ``open`` returns its locator. ``version`` identifies it if only a request can
+    tell."""
 
     open: Callable[[], Locator]
     version: str = ""
-    sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -90,7 +89,6 @@ def find_columnar(sought: IndexSearch) -> OpenIndex | None:
     indexes = PageIndexes(sources.cache)
     return OpenIndex(
         lambda: ParquetLocator(transport, finder, columns=sources.columns, indexes=indexes),
-        sizes={row["subset"]: row["expected"] for row in covered},
     )
 
 
@@ -110,7 +108,6 @@ def find_zipnum(sought: IndexSearch) -> OpenIndex | None:
             sources.transport, crawl, open_cluster.cluster, sources.clusters.members, allows_gaps=True
         ),
         open_cluster.version,
-        dict.fromkeys(sought.subsets, open_cluster.size),
     )
 
 

@@ -161,7 +161,7 @@ def _fault_reason(fault: DataFault | None) -> str | None:
 
 
 def _find_damage(row: Mapping[str, Any], data: bytes, crawl: str) -> str | None:
-    """Returns what is wrong with the stored member of a row; ``None`` if nothing is. Quarantined bytes of the right
+    """Returns what is wrong with the stored member of a row; ``None`` if nothing is. Bytes in quarantine of the right
     length are not checked: they are stored because they are broken."""
     if row["outcome"] != "fetched":
         return None

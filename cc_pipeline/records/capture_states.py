@@ -240,7 +240,7 @@ class CaptureStates:
     def proof_ranges(self) -> Iterator[ByteRange]:
         """Requests records that the source gave before, one each of a few files, if asks depend on whether it still
         gives them. The tag is the record to expect."""
-        if self._source.gave_good_record or not self.outcomes.has_asks:
+        if self._source.gave_good_record or self._source.has_ended or not self.outcomes.has_asks:
             return
         for row in islice(self._proof_rows.values(), _PROOF_FILES):
             expected = build_expected(self._crawl, self._columns, row)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Final, ParamSpec, TypeVar
+from typing import Final
 
 import pyarrow as pa
 
@@ -24,9 +24,6 @@ from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.transport.named_files import NamedPlaces
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 #: Records being verified at a time, per thread; bounds their memory.
 _PENDING_PER_THREAD: Final = 4
 #: More threads than this would be idle: fetching and storing are one thread each.
@@ -36,25 +33,20 @@ _MAX_THREADS: Final = 4
 Progress = Callable[[int, int, int], None]
 
 
-class _InlineExecutor(Executor):
-    """Runs the work at once in the caller's thread. With few cores, another thread costs more than it saves."""
-
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        future: Future[T] = Future()
-        future.set_result(fn(*args, **kwargs))
-        return future
-
-
 @contextmanager
-def open_verifier_pool(threads: int | None) -> Iterator[tuple[Executor, int]]:
+def open_verifier_pool(threads: int | None) -> Iterator[tuple[Executor | None, int]]:
     """Opens an executor with ``threads`` threads for verifying records; yields it with the number of records that may
     wait in it.
 
-    0 is the caller's own thread; ``None`` leaves one core for fetching and one for storing.
+    0 is the caller's own thread (no executor): with few cores, another one costs more than it saves. ``None`` leaves
+    one core for fetching and one for storing.
     """
     workers = max(0, min(_MAX_THREADS, usable_cores() - 2)) if threads is None else threads
-    with ThreadPoolExecutor(workers, thread_name_prefix="cc-pipeline-verify") if workers else _InlineExecutor() as pool:
-        yield pool, max(1, workers * _PENDING_PER_THREAD)
+    if not workers:
+        yield None, 0
+        return
+    with ThreadPoolExecutor(workers, thread_name_prefix="cc-pipeline-verify") as pool:
+        yield pool, workers * _PENDING_PER_THREAD
 
 
 class FetchRun:
@@ -113,17 +105,19 @@ class FetchRun:
                 if verify_record(answer.data, answer.tag).reason is None:
                     self.source.note_good_record(answer.key)
 
-    def _send(self, requests: Iterator[ByteRange], states: CaptureStates, pool: Executor, max_pending: int) -> None:
+    def _send(
+        self, requests: Iterator[ByteRange], states: CaptureStates, pool: Executor | None, max_pending: int
+    ) -> None:
         """Sends the requests of one pass, and adds their answers and the verdicts on them."""
         pending: deque[tuple[Arrival, Future[VerificationResult]]] = deque()
         for answer in self._transport.read_many(requests):
             if not isinstance(answer, RangeFault):
                 self._bytes += len(answer.data)
             for arrival in states.add_answer(answer):
-                verdict = pool.submit(
-                    verify_record, arrival.data, arrival.expected, fail_on_digest=self._order.options.fail_on_digest
-                )
-                pending.append((arrival, verdict))
+                if pool is None:
+                    states.add_verdict(arrival, self._verify(arrival))
+                    continue
+                pending.append((arrival, pool.submit(self._verify, arrival)))
                 if len(pending) >= max_pending:
                     _add_verdict(states, *pending.popleft())
             while pending and pending[0][1].done():
@@ -132,6 +126,9 @@ class FetchRun:
         while pending:
             _add_verdict(states, *pending.popleft())
         self._report_progress(states)
+
+    def _verify(self, arrival: Arrival) -> VerificationResult:
+        return verify_record(arrival.data, arrival.expected, fail_on_digest=self._order.options.fail_on_digest)
 
     def _report_progress(self, states: CaptureStates) -> None:
         if self._progress is not None:

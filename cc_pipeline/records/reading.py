@@ -52,7 +52,7 @@ def read_members(
     window: int = WINDOW,
 ) -> Iterator[tuple[Row, MemberResult]]:
     """Yields each of ``rows`` (of ``records``), in their order, with its stored bytes: a gzip member of one record as
-    the source had it, or the quarantined bytes.
+    the source had it, or the bytes in quarantine.
 
     Bytes that are missing, or that are no such member, come as a ``DataFault`` that is not raised. A row that
     ``should_read`` rejects (default: a row without a stored file) has ``None``. Rows are drawn in the caller's thread,

@@ -55,7 +55,7 @@ def file_description(name: str, info: Mapping[str, str], created_at: datetime) -
 
 
 Row = dict[str, Any]
-#: Suffix of the data file by its kind; ``raw`` are quarantined bytes, one after the other.
+#: Suffix of the data file by its kind; ``raw`` are bytes that are no record, one after the other.
 SUFFIXES = {"warc": ".warc.gz", "arc": ".arc.gz", "raw": ".quarantine"}
 #: Bytes of a data file after which a new one begins.
 DEFAULT_ROTATION = 512 << 20
@@ -87,25 +87,24 @@ class OpenSegment:
                 fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 os.rename(new_path, self._journal_path)
                 self._data = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-            self._append(head)
+                self._append(head)
         except BaseException:
             self._release()
             raise
 
-    def _append(self, data: bytes) -> None:
-        with disk_trouble(self._path):
-            _write_all(self._data, data, self.size)
-        self.size += len(data)
-
     def add(self, data: bytes, row: Row, file: str) -> None:
         """Appends ``data``, adds its location to ``row``, and journals the row."""
         row["stored_file"], row["stored_offset"], row["stored_length"] = file, self.size, len(data)
-        self._append(data)
         line = _line(row)
-        with disk_trouble(self._journal_path):
+        with disk_trouble(self._path):
+            self._append(data)
             _write_all(self._journal, line, self._journal_size)
         self._journal_size += len(line)
         self.records += 1
+
+    def _append(self, data: bytes) -> None:
+        _write_all(self._data, data, self.size)
+        self.size += len(data)
 
     def close(self, storage: RecordStorage, folder: str) -> None:
         """Makes the segment durable and moves it to its place. If that fails, it stays, and a later run adopts it."""

@@ -187,7 +187,7 @@ class Settings:
     digest_policy: str = setting(
         "record",
         help="if a payload's digest differs from the index: `record` stores the mismatch, `fail` "
-        "quarantines the record",
+        "does not take the record",
         check=is_choice(*DIGEST_POLICIES),
         decides_rows=True,
     )

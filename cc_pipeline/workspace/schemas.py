@@ -57,9 +57,8 @@ CAPTURES_COLUMNS: Final = NAMED_CAPTURES_COLUMNS
 CAPTURES_SCHEMA: Final = NAMED_CAPTURES
 
 #: The notes of lookups, in rows of ``slices``, with the cost of fetching all captures and the versions of the target's
-#: definition and of the index. ``index_size`` is the number of files in the index (of a ZipNum index: the bytes of its
-#: ``cluster.idx``). ``unlisted`` captures are no longer in the index that named them, which is not confirmed;
-#: ``removal`` is a number that identifies this loss. ``repeated`` are index rows of captures that it had named already.
+#: definition and of the index. ``unlisted`` captures are no longer in the index that named them. ``repeated`` are index
+#: rows of captures that it had named already.
 LOOKUPS_COLUMNS: Final = (
     CRAWL,
     Column("target", pa.string(), "Slug of the target", nullable=False),

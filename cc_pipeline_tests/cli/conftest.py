@@ -8,13 +8,16 @@ import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from cc_pipeline.cli import main
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.launcher import Launcher
+from cc_pipeline.extraction import fetch
 from cc_pipeline.settings import load_settings
 from cc_pipeline.testing.mini_crawl import Capture, MiniCrawlTruth
 from cc_pipeline.workspace.workspace import open_workspace
@@ -92,7 +95,11 @@ def _prepare(source: Path, victim: Capture, folder: Path) -> None:
     ):
         launcher.list_crawls()
         launcher.harvest([NEW, OLD])
-        list(launcher.extract([NEW], [parse_target("example.com")]))
+        # lost on the third day
+        for days in (3, 2, 1):
+            day = datetime.now(UTC) - timedelta(days=days)
+            with mock.patch.object(fetch, "current_time", return_value=day):
+                list(launcher.extract([NEW], [parse_target("example.com")]))
         launcher.publish()
     file.write_bytes(sound)
 

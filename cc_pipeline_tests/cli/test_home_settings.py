@@ -141,7 +141,7 @@ def test_an_engine_that_is_not_ready_is_told_before_anything_is_fetched_again(
         raise AssertionError("records were asked for")
 
     monkeypatch.setattr(engines.LocalRunEngine, "check_ready", refuse)
-    monkeypatch.setattr("cc_pipeline.extraction.refetch.replay_records", fetch)
+    monkeypatch.setattr("cc_pipeline.extraction.refetch.refetch_records", fetch)
     said = cli("run", "-c", NEW, "example.com", "--refetch", "--source", world.bucket, "--home", home)
     assert (said.status, "this engine is not ready" in said.err) == (1, True)
     said = cli("doctor", "--repair", "--source", world.bucket, "--home", home)

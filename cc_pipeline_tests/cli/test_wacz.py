@@ -85,16 +85,16 @@ def test_a_wacz_proves_itself_and_every_line_of_its_index_leads_to_its_record(wo
         assert {page["url"] for page in pages[1:]} <= urls and len(pages) > 10
         assert package["mainPageUrl"] in urls
     readme = wacz.with_name("example.wacz.README.md").read_text("utf-8")
-    assert f"{len(planned):,} captures were planned, {len(lines):,} are here; 1 pending" in readme
+    assert f"{len(planned):,} captures were planned, {len(lines):,} are here; 1 lost" in readme
 
 
 def test_a_wacz_that_lacks_a_capture_says_so_with_its_status(cli: Cli, home: Path, tmp_path: Path) -> None:
     out = tmp_path / "example.wacz"
     said = cli("export", "example.com", "-c", NEW, "--out", out, "--home", home)
     assert said.status == 3
-    assert "1 pending" in said.err
+    assert "1 lost" in said.err
     assert zipfile.is_zipfile(out), "what is complete was handed on"
-    with pytest.raises(Incomplete, match="1 pending") as lacking:
+    with pytest.raises(Incomplete, match="1 lost") as lacking:
         cc_pipeline.open(home, quiet=True).export(out, "example.com", NEW)
     assert lacking.value.report.path == out and out in lacking.value.report.files
 

@@ -94,7 +94,7 @@ def test_what_a_source_gave_is_parsed_and_only_those_lack_that_it_did_not_serve(
         for slug in failed:
             # a row for each, and those that did not come say so
             assert rows(workspace, "page_metadata", slug) == len(targets[slug][1])
-        [verdict] = {row["unsuccessful_runs"] for row in notes_of(workspace, FETCH) if row["pending"]}
+        [verdict] = {row["failed_runs"] for row in notes_of(workspace, FETCH) if row["pending"]}
         assert verdict == 1, "nobody was asked again because the others of the group failed"
         server.set_rules([])
         again = made(workspace_of(server.url, tmp_path), sorted(failed))

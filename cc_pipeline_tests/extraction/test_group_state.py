@@ -287,9 +287,9 @@ def test_a_lookup_and_a_refetch_from_one_state(homes: Homes, changes: bool) -> N
     with before_rows("records", locate_again):
         if changes:
             with pytest.raises(SlicesChanged):
-                fetch_captures(one, NEW, ["set-some"], replay=True)
+                fetch_captures(one, NEW, ["set-some"], refetch=True)
         else:
-            fetch_captures(one, NEW, ["set-some"], replay=True)
+            fetch_captures(one, NEW, ["set-some"], refetch=True)
     row = slice_row(one, LOCATE, "set-some")
     assert row is not None
     assert row.seq == (2 if changes else 3)

@@ -44,7 +44,7 @@ def captures(count: int, seed: int, by: str = "parquet") -> pa.Table:
 
 def given(taken: CaptureBuffer, **how: SliceLookup) -> tuple[pa.Table, dict[Slice, CaptureTotals]]:
     answers = {slice_: how.get(name, SliceLookup()) for slice_, name in ((FIRST, "first"), (SECOND, "second"))}
-    rows, summed = taken.read_slices(answers, TARGETS)
+    rows, summed = taken.read_slices(answers, TARGETS, removes_unlisted=False)
     return pa.Table.from_batches(rows.batches()), summed
 
 
@@ -109,7 +109,7 @@ def peaks(folder: str, *counts: int) -> None:
         for number in range(count // window.num_rows):
             moved = pc.add(window["warc_record_offset"], number)
             taken.add(FIRST, window.set_column(column, window.schema.field(column), moved))
-        rows, summed = taken.read_slices({FIRST: SliceLookup()}, TARGETS)
+        rows, summed = taken.read_slices({FIRST: SliceLookup()}, TARGETS, removes_unlisted=False)
         assert (sum(batch.num_rows for batch in rows.batches()), summed[FIRST].rows) == (count, count)
         print(pa.default_memory_pool().max_memory())
 

@@ -132,14 +132,12 @@ def test_padding_behind_the_last_record_is_no_fault(tmp_path: Path) -> None:
 
 def test_files_that_a_person_added_are_named_and_not_the_source(bucket: Bucket, tmp_path: Path) -> None:
     path = tmp_path / "odd.warc.gz"
-    records = (
-        builders.response(b"page %d" % number, url=f"http://odd.example/{number}", digest="sha1:" + "A" * 32)
-        for number in range(200)
-    )
+    records = (builders.response(b"page %d" % number, url=f"http://odd.example/{number}") for number in range(200))
     path.write_bytes(builders.members(records))
     workspace = workspace_of(bucket[0], tmp_path / "home")
     made(workspace, [str(path)])
-    with pytest.raises(EnvironmentFault, match=r"from the files of LOCAL-press differ from the digest"):
+    path.unlink()
+    with pytest.raises(EnvironmentFault, match="the files of LOCAL-press did not give 200 of 200 captures"):
         extract(workspace, "odd.example", crawl=PRESS)
 
 

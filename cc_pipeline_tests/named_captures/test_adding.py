@@ -19,7 +19,7 @@ from cc_pipeline.extraction.blocklist import block
 from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.lake import slices
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.slice import LOCATE, Slice
+from cc_pipeline.lake.slice import FETCH, LOCATE, Slice
 from cc_pipeline.lake.target_definitions import change_subset_epoch
 from cc_pipeline.maintenance.purge_plan import plan_purge
 from cc_pipeline.named_captures import adding
@@ -85,7 +85,9 @@ def test_places_of_three_crawls_through_to_pages(bucket: Bucket, tmp_path: Path)
     for crawl in (NEW, OLD, ARC):
         # no index was harvested, and none is asked
         extract(workspace, "captures:my-rows", crawl=crawl)
-        assert "captures_my-rows" in plan_crawl(workspace, crawl, ["captures_my-rows"]).current_targets
+        reasons = plan_crawl(workspace, crawl, ["captures_my-rows"]).plan.reasons_for(FETCH)
+        # the wrong one is asked for again
+        assert [reason.n for reason in reasons.values()] == [1] * (crawl == NEW)
     odd = (NEW, wrong["filename"], wrong["offset"])
     assert there(workspace, "page_metadata", "captures_my-rows") == {*truth, odd}
     records = workspace.lake.read("records").to_pylist()

@@ -20,6 +20,8 @@ import duckdb
 #: Columns that differ between two runs over the same source, whatever the code, and why.
 LEFT_OUT: Final[Mapping[str, str]] = {
     "last_attempt_at": "a time of the run",
+    "last_ask_at": "a time of the run",
+    "next_ask_at": "a time of the run",
     "fetched_at": "a time of the run",
     "harvested_at": "a time of the run",
     "looked_up_at": "a time of the run",

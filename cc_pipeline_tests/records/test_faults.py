@@ -14,17 +14,16 @@ import pytest
 
 from cc_pipeline.archive.record import sha1_base32
 from cc_pipeline.records.orders import RecordOptions
-from cc_pipeline.records.range_plan import Coalescing, plan_ranges
+from cc_pipeline.records.range_plan import Coalescing
 from cc_pipeline.records.segments import retire_journals
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.faults import RangeFault, handling_of
+from cc_pipeline.transport.faults import RangeFault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
 from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FAULT_KINDS, FaultServer, Rule
 from cc_pipeline_tests.records.fetching import FIRST_ASK, Fetched, fetch_table
 from cc_pipeline_tests.records.planned import captures_table, html_record, shelf_at
-from cc_pipeline_tests.records.reasons import REASONS
 
 CRAWL = "CC-MAIN-2024-22"
 RECORDS = 2_000
@@ -32,40 +31,8 @@ FILES = 20
 #: Columns that may differ between two runs over the same captures (a record's stored length counts its source's URI).
 VARYING = ("fetched_at", "attempts", "stored_file", "stored_offset", "stored_length")
 
-#: What a fault that never goes away becomes. Throttling and lost connections stop the whole run when nothing
-#: else comes through; over a tenth of the ranges they become rows.
-PERSISTENT = {
-    # where nothing else is asked for, a refused range may stand for a source that refuses
-    "403": {"forbidden", "refused"},
-    "404": {"not_found"},
-    "416": {"range_not_satisfiable"},
-    "429": {"throttled", "refused"},
-    "500": {"server_error"},
-    "503": {"throttled", "refused"},
-    "reset": {"connection_reset", "short_body"},
-    "cut": {"short_body"},
-    "stall": {"timeout"},
-    "drip": {"timeout"},
-    "short": {"short_body"},
-    "long": {"long_body"},
-    "empty": {"empty_body"},
-    "whole_object": {"whole_object"},
-    "xml_200": {"error_document", "refused"},
-    "wrong_range": {"wrong_range"},
-    "no_range": {"wrong_range"},
-    # bytes are compared with digests, and not with ETags
-    "changed_etag": set(),
-    "garbage": {"not_gzip"},
-    "bit_flip": {"gzip_corrupt", "not_a_record", "gzip_truncated"},
-    "truncated_gzip": {"gzip_truncated", "gzip_corrupt"},
-    "wrong_target": {"wrong_target"},
-}
 #: About eight records a range, so that a bad one has company.
 TOGETHER = Coalescing(gap=1 << 20, span=8_000)
-#: Bytes came, and are kept.
-BAD_BYTES = {"garbage", "bit_flip", "truncated_gzip", "wrong_target"}
-#: One kind of each outcome and of each way to it: refused, gone, cut, damaged, odd.
-IN_FIRST_GEAR = {"404", "503", "cut", "truncated_gzip", "changed_etag"}
 
 
 @pytest.fixture(scope="module")
@@ -149,11 +116,6 @@ def faultless(bucket: tuple[Path, pa.Table], tmp_path_factory: pytest.TempPathFa
     return result.table
 
 
-def test_the_matrix_knows_every_kind() -> None:
-    assert set(PERSISTENT) == set(FAULT_KINDS)
-    assert set().union(*PERSISTENT.values()) <= REASONS
-
-
 def test_all_transient_faults_at_once_change_nothing(
     bucket: tuple[Path, pa.Table], faultless: pa.Table, tmp_path: Path
 ) -> None:
@@ -168,49 +130,6 @@ def test_all_transient_faults_at_once_change_nothing(
             result = fetch(server.url, captures, tmp_path, commit, held=result.table, silent=True)
     assert result.outcomes == {"fetched": 1_000}
     assert same(result.table, faultless)
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.smoke if kind in IN_FIRST_GEAR else ()) for kind in FAULT_KINDS]
-)
-def test_persistent_faults_are_named_and_take_nothing_with_them(
-    bucket: tuple[Path, pa.Table], faultless: pa.Table, tmp_path: Path, kind: str
-) -> None:
-    folder, captures = bucket
-    captures, faultless = (table.slice(0, 500) for table in (captures, faultless))
-    share = 0.01 if kind in ("stall", "drip", "403", "429", "503", "xml_200") else 0.04
-    rule = Rule(kind, times=None, share=share, retry_after=0, bytes_per_second=50)
-    with FaultServer(folder, rules=[rule]) as server:
-        first = fetch(server.url, captures, tmp_path, "c1", silent=kind in SILENT)
-        assert balanced(first, captures)
-        # whether a host answers again may be asked without a range
-        hit = {(hit.key, hit.range) for hit in server.hits if hit.fault and hit.range}
-        assert hit
-        asked = Counter((hit.key, hit.range) for hit in server.hits)
-        result = fetch(server.url, captures, tmp_path, "c2", first.table, silent=kind in SILENT)
-        fetched_twice = Counter((h.key, h.range) for h in server.hits)
-    bad = [row for row in result.table.to_pylist() if row["outcome"] != "fetched"]
-    assert {row["outcome"] for row in bad} <= {"pending"}
-    assert {row["reason"] for row in bad} <= PERSISTENT[kind]
-    assert {row["stored_file"] is not None for row in bad} <= {kind in BAD_BYTES}
-    # a second request within the day is no ask
-    assert {row["asks"] for row in bad} <= {int(handling_of(row["reason"]).counts) for row in bad}
-    spans = {
-        (
-            row["warc_filename"],
-            f"bytes={row['warc_record_offset']}-{row['warc_record_offset'] + row['warc_record_length'] - 1}",
-        )
-        for row in bad
-    }
-    assert spans == (hit if PERSISTENT[kind] else set())
-    assert all(row["detail"] for row in bad)
-    good = [row["outcome"] == "fetched" for row in result.table.to_pylist()]
-    assert same(result.table.filter(pa.array(good)), faultless.filter(pa.array(good)))
-    # nothing good was fetched a second time
-    for name, times in fetched_twice.items():
-        if name not in hit:
-            assert times == asked[name], name
 
 
 def test_bad_bytes_are_kept_as_they_came_and_lost_on_the_third_day(
@@ -258,29 +177,6 @@ def test_files_in_trouble_keep_none_of_the_others_away(
         server.set_rules([])
         result = fetch(server.url, captures, tmp_path, "c9", result.table)
     assert result.outcomes == {"fetched": RECORDS}
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("kind", FAULT_KINDS)
-def test_ranges_that_fail_among_others_cost_what_the_docs_say(
-    bucket: tuple[Path, pa.Table], tmp_path: Path, kind: str
-) -> None:
-    folder, captures = bucket
-    some = captures.filter(pc.less(pa.array(range(RECORDS)), 400))
-    ranges = plan_ranges(some, TOGETHER)
-    spans = {f"bytes={one.offset}-{one.offset + one.length - 1}" for one in ranges[:: len(ranges) // 3]}
-    rule = Rule(kind, times=None, retry_after=0, bytes_per_second=50, ranges=tuple(sorted(spans)))
-    with FaultServer(folder, rules=[rule]) as server:
-        first = fetch(server.url, some, tmp_path, "c1", coalescing=TOGETHER, silent=kind in SILENT)
-        hit = {(hit.key, hit.range) for hit in server.hits if hit.fault}
-        failed = [one for one in ranges if (one.key, f"bytes={one.offset}-{one.offset + one.length - 1}") in hit]
-        assert failed
-        records = sum(len(one.rows) for one in failed)
-        assert len(server.hits) <= len(ranges) + 2 * len(failed) + 3 * records
-        assert balanced(first, some)
-        server.set_rules([])
-        result = fetch(server.url, some, tmp_path, "c2", held=first.table, coalescing=TOGETHER)
-    assert result.outcomes == {"fetched": 400}
 
 
 @pytest.mark.parametrize(

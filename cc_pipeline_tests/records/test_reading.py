@@ -69,9 +69,9 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def rows(shelf: Path) -> list[Row]:
-    """Sound rows of three files, rows without bytes of several kinds, quarantined ones and some of the ARC years."""
+    """Sound rows of three files, rows without bytes of several kinds, bytes that are no records, ARC years."""
     sound = [row for name in ("a", "b", "c") for row, _ in stored_at(shelf, name, 60)]
-    none: Row = {"stored_file": None, "stored_offset": None, "stored_length": None, "outcome": "missing"}
+    none: Row = {"stored_file": None, "stored_offset": None, "stored_length": None, "outcome": "pending"}
     end = (shelf / "b").stat().st_size
     odd = [
         none,
@@ -79,7 +79,7 @@ def rows(shelf: Path) -> list[Row]:
         sound[1] | {"stored_file": "gone"},
         sound[0] | {"stored_file": "b", "stored_offset": end - 5},
         sound[0] | {"stored_file": "b", "stored_offset": end + 5},
-        sound[0] | {"outcome": "quarantined"},
+        sound[0] | {"outcome": "pending"},
         sound[3] | {"archive_format": "arc"},
         sound[5] | {"stored_offset": sound[5]["stored_offset"] + 3},
     ]

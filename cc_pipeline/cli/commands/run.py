@@ -34,7 +34,7 @@ from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from cc_pipeline.extraction.crawl_plan import PartitionChange
-    from cc_pipeline.extraction.refetch import Replay
+    from cc_pipeline.extraction.refetch import Refetch
     from cc_pipeline.lake.slice import Slice
 
 #: Maximum number of targets named in an error.
@@ -172,10 +172,10 @@ def _refetch(
     """Fetches pending and lost records again, then parses and publishes those that were fetched. Raises ``Incomplete``
     if the source returns none of them, or too few."""
     from cc_pipeline.defs.launcher import Launcher
-    from cc_pipeline.extraction.refetch import replay_records
+    from cc_pipeline.extraction.refetch import refetch_records
 
     rows: list[Sequence[object]] = []
-    replays: list[Replay] = []
+    refetches: list[Refetch] = []
     settings = load_settings(source=source, home=home)
     # refetched records are parsed
     find_engine(settings.engine).check_ready(settings)
@@ -187,26 +187,26 @@ def _refetch(
         slugs = [target.slug for target in question.targets]
         launcher.add_targets(question.targets)
         for crawl_id in question.crawls:
-            replay = replay_records(question.workspace, crawl_id, slugs)
-            replays.append(replay)
-            for slug, metrics in replay.after.items():
+            result = refetch_records(question.workspace, crawl_id, slugs)
+            refetches.append(result)
+            for slug, metrics in result.after.items():
                 launcher.record_outside_run("records", crawl_id, slug, metrics)
-                earlier_metrics = replay.before[slug]
+                earlier_metrics = result.before[slug]
                 rows.append(
                     (crawl_id, slug, *(text for name in metrics for text in (earlier_metrics[name], metrics[name])))
                 )
-            if replay.refetched:
-                run_step(f"pages {crawl_id}", partial(start_all_runs, launcher.parse(crawl_id, replay.refetched)))
+            if result.refetched:
+                run_step(f"pages {crawl_id}", partial(start_all_runs, launcher.parse(crawl_id, result.refetched)))
         run_step("cc.duckdb", launcher.publish)
     columns = ["crawl", "target", "fetched", "now", "pending", "now", "lost", "now"]
     write_rows("what was fetched again", columns, rows)
     if any(row[5] or row[7] for row in rows):
         query = "SELECT url, outcome, reason, asks FROM ledger WHERE outcome <> 'fetched'"
         notice(f'some records are still not fetched; to see why: cc-pipeline sql "{query}"')
-    for replay in replays:
-        if replay.trouble is not None:
-            raise replay.trouble
-    if any(replay.refetched for replay in replays) and not any(replay.recovered for replay in replays):
+    for result in refetches:
+        if result.trouble is not None:
+            raise result.trouble
+    if any(result.refetched for result in refetches) and not any(result.recovered for result in refetches):
         raise Incomplete(
             "no record was recovered: the source returned the same as before",
             "The view ledger has the reason for each record. Try again later.",

@@ -43,8 +43,9 @@ def counts(place: Path) -> dict[str, int]:
 
 
 @pytest.mark.process
-def test_the_fifth_case(cli: Cli, world: World, tmp_path: Path) -> None:
+def test_the_fifth_case(cli: Cli, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A part of 7 bytes passed; with a file of the source gone a copy ended 0; healed, a place held captures twice."""
+    monkeypatch.setenv("CC_PIPELINE_MAX_PENDING", "1")
     bucket, place, home = copy_of(world.bucket, tmp_path / "bucket"), tmp_path / "mine", tmp_path / "home"
     truth = world.truth.captures_of(NEW, subset="warc", domain="example.com")
     victim, lost = Counter(capture.warc_filename for capture in truth).most_common()[-1]
@@ -53,7 +54,7 @@ def test_the_fifth_case(cli: Cli, world: World, tmp_path: Path) -> None:
     words = ("delivery", "copy", "example.com", "-c", NEW, "--to", place, "--file-mb", "1", "--home", home)
     said = cli(*words, "--source", bucket)
     assert said.status == 3, said
-    assert f"not delivered: {lost} of {len(truth)} captures of {NEW} ({lost} missing)" in said.err
+    assert f"not delivered: {lost} of {len(truth)} captures of {NEW} ({lost} pending)" in said.err
     assert "not_found" in said.err
     assert "--refetch" in said.told
     assert counts(place) == {

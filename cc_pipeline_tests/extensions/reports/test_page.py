@@ -222,7 +222,7 @@ def spoilt(found: Findings, text: str) -> Findings:
         value = getattr(found, each.name)
         if isinstance(value, list):
             changed[each.name] = [row(one) for one in value]
-    more = {"outcome": "missing", "reason": "not_found", "captures": 1, "open": 1, "url": text, "detail": text}
+    more = {"outcome": "lost", "reason": "not_found", "captures": 1, "url": text, "detail": text}
     changed["reasons"] = [more]
     changed["links"] = {name: [{**one, "domain": text} for one in rows] for name, rows in found.links.items()}
     changed["members"] = [{"member": text, "captures": 1, "crawls": 1}]
@@ -257,9 +257,7 @@ def test_a_million_captures_in_a_hundred_crawls_are_still_a_page(found: Findings
         for number, name in enumerate(names)
     ]
     languages = [{"crawl": name, "language": f"l{code:02}", "pages": code + 1} for name in names for code in range(40)]
-    outcomes = [
-        {"crawl": name, "outcome": kind, "captures": 5_000} for name in names for kind in ("fetched", "missing")
-    ]
+    outcomes = [{"crawl": name, "outcome": kind, "captures": 5_000} for name in names for kind in ("fetched", "lost")]
     page = render_page(replace(found, crawls=crawls, languages=languages, outcomes=outcomes, changes=[]))
     assert len(page.encode()) < 1_000_000
     assert texts(page, ".tile b")[1] == "1,000,000"

@@ -44,7 +44,7 @@ def test_a_purge_takes_what_lost_tasks_and_killed_drivers_left(
             patched.setattr(Plans, "delete", lambda _: None)
             patched.setattr(room, step, killed)
             if step == "_merge_task_results":
-                fetch_captures(mine, NEW, [goes], engine=spark(), replay=True)
+                fetch_captures(mine, NEW, [goes], engine=spark(), refetch=True)
             else:
                 patched.setattr(plan, "PARSER_VERSION", str(int(PARSER_VERSION) + 1))
                 parse_records(mine, NEW, [goes], engine=spark())
