@@ -24,18 +24,18 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from cc_pipeline.defs.declared.build import everything
+from cc_pipeline.defs.declared.collected_parts import listed_ops
+from cc_pipeline.defs.launcher import Launcher
+from cc_pipeline.defs.partitions_in_flight import EXTRACTED, find_in_flight, find_unresolved_failures
 
 from benchmarks.many_partitions import fill
 from benchmarks.operate_servers import bench_servers
 from benchmarks.report import Report, percentile, sized
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.declared.build import everything
-from cc_pipeline.defs.declared.collected_parts import listed_ops
 from cc_pipeline.defs.history import trim_run_history
 from cc_pipeline.defs.instance import open_instance
-from cc_pipeline.defs.launcher import Launcher
 from cc_pipeline.defs.partitions import KIND_TAG, config_of, partition_key, range_tags
-from cc_pipeline.defs.partitions_in_flight import EXTRACTED, find_in_flight, find_unresolved_failures
 from cc_pipeline.extraction.run import extract
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.testing.mini_crawl.generate import ensure

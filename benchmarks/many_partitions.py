@@ -14,11 +14,11 @@ from pathlib import Path
 
 import dagster as dg
 import pyarrow as pa
+from cc_pipeline.defs.partitions_in_flight import EXTRACTED
 
 from benchmarks.growth_home import CRAWL, STAGES, TEMPLATE, commit_rows, extract, harvest, repeat_row
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.partitions import partition_key
-from cc_pipeline.defs.partitions_in_flight import EXTRACTED
 from cc_pipeline.extraction.plan import build_fetch_input, build_locate_input, build_parse_input, options_of
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice, Stage
 from cc_pipeline.lake.slices import read_slice_rows

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from cc_pipeline.defs.automation.automation_status import list_automations, set_all_automations
+from cc_pipeline.defs.internals import LOCATION
 
 from benchmarks.report import Report, sized
-from cc_pipeline.defs.automation.automation_status import list_automations, set_all_automations
 from cc_pipeline.defs.instance import open_instance
-from cc_pipeline.defs.internals import LOCATION
 from cc_pipeline.settings import Settings
 
 _PATIENCE = 600.0

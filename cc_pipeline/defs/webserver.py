@@ -1,4 +1,4 @@
-"""Dagster's webserver with a guard: the program of ``cc-pipeline ui``.
+"""A guard in front of Dagster's webserver, for ``cc-pipeline ui``.
 
 Dagster's own webserver checks neither Host nor Origin, runs mutations that come by GET or as a form, and asks for no
 password. So any page that is open in an operator's browser could launch runs, and could read everything through a host
@@ -7,29 +7,33 @@ name of its own that resolves to this machine. The guard refuses such requests b
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+import secrets
+import socket
+import sys
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
+import aiohttp
+from aiohttp import web
 from graphql import GraphQLError, OperationDefinitionNode, OperationType, parse
 
-from cc_pipeline.defs.internals import run_webserver
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.settings import load_settings
-
-Scope: TypeAlias = MutableMapping[str, Any]
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 #: Methods that change nothing, so that a link on another site may lead here.
 _SAFE: Final = frozenset({"GET", "HEAD"})
-#: Close code of a WebSocket that breaks a rule of its server.
-_REFUSED: Final = 1008
+#: Headers that are about one connection, or that the forwarding client writes.
+_HOP_HEADERS: Final = frozenset(
+    {"connection", "keep-alive", "transfer-encoding", "upgrade", "host", "content-length", "te", "trailer"}
+)
+_NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
+_STOP_SECONDS: Final = 5.0
 
 
 class Authority(NamedTuple):
@@ -128,48 +132,119 @@ def _is_json(types: Sequence[str]) -> bool:
 
 
 class Guard:
-    """An ASGI application in front of ``app``. Raises ``UserInputError`` for invalid host names."""
+    """A proxy in front of the webserver at the address ``inner``: it forwards what :func:`find_refusal` allows. Raises
+    ``UserInputError`` for invalid host names."""
 
-    def __init__(self, app: App, hosts: Collection[str]) -> None:
+    def __init__(self, inner: str, hosts: Collection[str]) -> None:
         read = {host: read_authority(host) for host in hosts}
         if wrong := [host for host, authority in read.items() if authority is None]:
             raise UserInputError(f"CC_PIPELINE_UI_HOSTS: {', '.join(wrong)} is no host (example.org, example.org:8443)")
-        self._app = app
+        self._inner = inner
         self._hosts = [authority for authority in read.values() if authority is not None]
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kind = scope["type"]
-        if kind == "lifespan":
-            await self._app(scope, receive, send)
-            return
+    async def serve(self, port: int, ready: threading.Event, stop: asyncio.Event) -> None:
+        """Answers at ``port`` of this machine until ``stop`` is set. Raises ``OSError`` if the port is taken."""
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        async with aiohttp.ClientSession(auto_decompress=False, timeout=_NO_TIMEOUT) as self._session:
+            runner = web.AppRunner(app, access_log=None)
+            await runner.setup()
+            try:
+                await web.TCPSite(runner, "127.0.0.1", port, shutdown_timeout=1.0).start()
+                ready.set()
+                await stop.wait()
+            finally:
+                await runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        is_socket = request.headers.get("upgrade", "").lower() == "websocket"
+        transport = request.transport
+        scope = {
+            "headers": request.raw_headers,
+            "query_string": request.query_string.encode("latin-1", "replace"),
+            "server": transport.get_extra_info("sockname") if transport is not None else None,
+        } | ({} if is_socket else {"method": request.method})
         reason = find_refusal(scope, self._hosts)
-        if reason is None:
-            await self._app(scope, receive, _unframed(send))
-        elif kind == "http":
-            headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"x-content-type-options", b"nosniff")]
-            await send({"type": "http.response.start", "status": 403, "headers": headers})
-            await send({"type": "http.response.body", "body": f"refused: {reason}\n".encode()})
-        else:
-            # a server answers 403 to one that is closed before it is accepted
-            await send({"type": "websocket.close", "code": _REFUSED, "reason": reason[:100]})
+        if reason is not None:
+            return web.Response(status=403, text=f"refused: {reason}\n", headers={"x-content-type-options": "nosniff"})
+        try:
+            return await (self._forward_socket(request) if is_socket else self._forward(request))
+        except aiohttp.ClientConnectorError:
+            return web.Response(status=503, text="Dagster is starting\n", headers={"refresh": "2"})
+
+    async def _forward(self, request: web.Request) -> web.StreamResponse:
+        headers = _without_hops(request.headers)
+        body = request.content if request.can_read_body else None
+        async with self._session.request(
+            request.method, self._inner + request.raw_path, headers=headers, data=body, allow_redirects=False
+        ) as answer:
+            # no frame on another site, where a person could be made to click
+            framed = _without_hops(answer.headers) | {"x-frame-options": "SAMEORIGIN"}
+            response = web.StreamResponse(status=answer.status, headers=framed)
+            await response.prepare(request)
+            async for chunk in answer.content.iter_any():
+                await response.write(chunk)
+            await response.write_eof()
+            return response
+
+    async def _forward_socket(self, request: web.Request) -> web.WebSocketResponse:
+        protocols = [word.strip() for word in request.headers.get("sec-websocket-protocol", "").split(",") if word]
+        async with self._session.ws_connect(self._inner + request.raw_path, protocols=protocols) as inner:
+            outer = web.WebSocketResponse(protocols=protocols)
+            await outer.prepare(request)
+            pumps = [asyncio.create_task(_pump(inner, outer)), asyncio.create_task(_pump(outer, inner))]
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            await outer.close()
+        return outer
 
 
-def _unframed(send: Send) -> Send:
-    """Adds a header to each answer that forbids frames on other sites, where a person could be made to click."""
-
-    async def with_header(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), (b"x-frame-options", b"SAMEORIGIN")]}
-        await send(message)
-
-    return with_header
+async def _pump(source: Any, sink: Any) -> None:
+    """Passes the messages of one side of a WebSocket to the other."""
+    async for message in source:
+        await (sink.send_str if message.type is aiohttp.WSMsgType.TEXT else sink.send_bytes)(message.data)
 
 
-def main() -> None:
-    """Runs ``dagster-webserver`` with its own options, behind the guard."""
-    hosts = load_settings().ui_hosts
-    run_webserver(lambda app: Guard(app, hosts))
+def _without_hops(headers: Mapping[str, str]) -> dict[str, str]:
+    """Returns headers without those that are about one connection."""
+    return {name: value for name, value in headers.items() if name.lower() not in _HOP_HEADERS}
 
 
-if __name__ == "__main__":
-    main()
+@contextmanager
+def serve_guarded(port: int, hosts: Collection[str]) -> Iterator[Authority]:
+    """Answers at ``port`` of this machine, and yields the address where Dagster's own webserver has to listen. No page
+    can guess that address. Raises ``UserInputError`` if the port is taken, or for invalid host names."""
+    inner = Authority(_draw_loopback(), _find_free_port())
+    guard = Guard(f"http://{inner.host}:{inner.port}", hosts)
+    loop, ready, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+    faults: list[OSError] = []
+
+    def run() -> None:
+        try:
+            loop.run_until_complete(guard.serve(port, ready, stop))
+        except OSError as error:
+            faults.append(error)
+            ready.set()
+
+    thread = threading.Thread(target=run, name="cc-pipeline-ui", daemon=True)
+    thread.start()
+    ready.wait()
+    if faults:
+        raise UserInputError(f"the port {port} cannot be used ({faults[0].strerror}); choose another one with --port")
+    try:
+        yield inner
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(_STOP_SECONDS)
+
+
+def _draw_loopback() -> str:
+    """Returns an address of this machine: on Linux one of 16 million, so that a page cannot try all of them."""
+    if not sys.platform.startswith("linux"):
+        return "127.0.0.1"
+    return "127." + ".".join(str(1 + secrets.randbelow(254)) for _ in range(3))
+
+
+def _find_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from cc_pipeline.defs.launcher import Launcher
 
 from cc_pipeline.cli import main
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.launcher import Launcher
 from cc_pipeline.settings import load_settings
 from cc_pipeline.testing.mini_crawl import Capture, MiniCrawlTruth
 from cc_pipeline.workspace.workspace import open_workspace

@@ -8,9 +8,9 @@ from pathlib import Path
 import dagster as dg
 import duckdb
 import pytest
+from cc_pipeline.defs.launcher import Launcher, RunFailed
 
 from cc_pipeline.defs.instance import open_instance
-from cc_pipeline.defs.launcher import Launcher, RunFailed
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli
 from cc_pipeline_tests.faultserver import FaultServer, Rule

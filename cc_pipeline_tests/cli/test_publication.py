@@ -7,10 +7,10 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from cc_pipeline.defs.launcher import Launcher
 from deltalake import DeltaTable
 
 from cc_pipeline.defs.instance import open_instance_in
-from cc_pipeline.defs.launcher import Launcher
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World

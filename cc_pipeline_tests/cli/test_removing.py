@@ -11,6 +11,7 @@ from pathlib import Path
 import dagster as dg
 import duckdb
 import pytest
+from cc_pipeline.defs.launcher import Launcher, find_unchanged
 
 from cc_pipeline.automation.known_keys import find_target, read_defined_slugs
 from cc_pipeline.commoncrawl.target_text import parse_target
@@ -18,7 +19,6 @@ from cc_pipeline.defs import partitions
 from cc_pipeline.defs.dynamic_keys import refuse_too_many
 from cc_pipeline.defs.home_namespace import WORKSPACE
 from cc_pipeline.defs.instance import open_instance
-from cc_pipeline.defs.launcher import Launcher, find_unchanged
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.maintenance import purge as maintenance_purge
 from cc_pipeline.settings import load_settings

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 import dagster as dg
+from cc_pipeline.defs.partitions_in_flight import EXTRACTED
 
 from cc_pipeline.defs.instance import open_instance_in
-from cc_pipeline.defs.partitions_in_flight import EXTRACTED
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline_tests.defs.restarts import _make_due as make_due
 from cc_pipeline_tests.defs.test_browser import REPOSITORY, browsing

@@ -24,12 +24,12 @@ from typing import Any, Final
 
 import dagster as dg
 import yaml
-
-from cc_pipeline.defs.instance import DAEMON_VARIABLES, DAGSTER_YAML, open_instance_in
 from cc_pipeline.defs.internals import find_origin
 from cc_pipeline.defs.launcher import Launcher
 from cc_pipeline.defs.partitions_in_flight import EXTRACTED, UNFINISHED, find_in_flight
 from cc_pipeline.defs.run_notes import read_tried, read_workers
+
+from cc_pipeline.defs.instance import DAEMON_VARIABLES, DAGSTER_YAML, open_instance_in
 from cc_pipeline.settings import load_settings
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec

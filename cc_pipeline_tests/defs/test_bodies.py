@@ -11,7 +11,6 @@ from threading import Barrier, BrokenBarrierError
 from types import ModuleType, SimpleNamespace
 
 import pytest
-
 from cc_pipeline.defs.automation import schedules, sensors
 from cc_pipeline.defs.declared import late_loading
 

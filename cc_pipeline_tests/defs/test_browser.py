@@ -21,10 +21,10 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from cc_pipeline.defs.launcher import Launcher
 from PIL import Image
 
 from cc_pipeline.defs.instance import open_instance, prepare_files
-from cc_pipeline.defs.launcher import Launcher
 from cc_pipeline.defs.metadata import as_table, escape_markdown, format_list
 from cc_pipeline.defs.partitions import CHECK_SCOPE_TAG, range_tags
 from cc_pipeline.defs.recording import failure_metadata

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from cc_pipeline.defs.launcher import Launcher
 
 from cc_pipeline.checks.asset_checks import every_file_is_indexed
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.launcher import Launcher
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.defs.graph import execute, failure_of
 from cc_pipeline_tests.testing.mini_crawl.news import NewsSpec, write_news

@@ -10,6 +10,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from cc_pipeline.defs.checks.steps import LEFT_FAILED, check_steps
 
 from cc_pipeline.checks import conservation, outputs
 from cc_pipeline.checks import scope as scopes
@@ -17,7 +18,6 @@ from cc_pipeline.checks.check import Check
 from cc_pipeline.checks.evaluate import find_checks
 from cc_pipeline.checks.scope import CheckResult
 from cc_pipeline.defs.checks import check_runs
-from cc_pipeline.defs.checks.steps import LEFT_FAILED, check_steps
 from cc_pipeline.defs.home_namespace import OWN_HOME, WORKSPACE
 from cc_pipeline.defs.partitions import CHECK_SCOPE_TAG, EVERYTHING
 from cc_pipeline.errors import EnvironmentFault

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from cc_pipeline.defs.declared.collected_parts import listed_ops
+
 from cc_pipeline.defs.instance import DAEMON_VARIABLES, DAGSTER_YAML, find_missing_keys, prepare_files, prepare_instance
 from cc_pipeline.defs.partitions import config_of
 from cc_pipeline.settings import load_settings

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cc_pipeline.defs.partition_runs import _extract
 
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.defs import engines
 from cc_pipeline.defs.engines import LOCAL, LocalRunEngine, describe_engines, find_engine
-from cc_pipeline.defs.partition_runs import _extract
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extension import Extension
 from cc_pipeline.extraction.run import PartitionResult

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dagster as dg
 import pytest
-
 from cc_pipeline.defs.run_failures import RunFailure, describe_failure
+
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, UserInputError
 
 

@@ -8,13 +8,8 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
-from dagster._core.remote_origin import RemotePartitionSetOrigin
-
-from cc_pipeline.definitions import defs
 from cc_pipeline.defs.checks.check_runs import left_failed_result
 from cc_pipeline.defs.internals import find_origin, open_backfills
-from cc_pipeline.defs.partitions import KIND_TAG, range_tags
 from cc_pipeline.defs.partitions_in_flight import (
     ORPHAN_AGE,
     UNFINISHED,
@@ -26,6 +21,11 @@ from cc_pipeline.defs.partitions_in_flight import (
     read_ended_runs,
 )
 from cc_pipeline.defs.run_notes import note_tried
+from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
+from dagster._core.remote_origin import RemotePartitionSetOrigin
+
+from cc_pipeline.definitions import defs
+from cc_pipeline.defs.partitions import KIND_TAG, range_tags
 from cc_pipeline_tests.defs.graph import began, began_listed, listed_run
 
 CRAWLS, DOMAINS = ["A", "B"], ["w", "x", "y", "z"]

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from dagster._core.definitions.run_request import InstigatorType
-from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin, RemoteRepositoryOrigin
-from dagster._core.scheduler.instigation import InstigatorStatus, TickData, TickStatus
-from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
-
 from cc_pipeline.defs.automation.automation_status import (
     list_automations,
     read_automation_statuses,
     set_all_automations,
 )
-from cc_pipeline.defs.instance import open_instance_in
 from cc_pipeline.defs.internals import LOCATION
+from dagster._core.definitions.run_request import InstigatorType
+from dagster._core.remote_origin import ManagedGrpcPythonEnvCodeLocationOrigin, RemoteRepositoryOrigin
+from dagster._core.scheduler.instigation import InstigatorStatus, TickData, TickStatus
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+
+from cc_pipeline.defs.instance import open_instance_in
 from cc_pipeline.defs.partitions import SUMMARY_TAG
 
 _MOVED = "an upgrade of Dagster moved this; see cc_pipeline/defs/internals.py"

@@ -13,6 +13,8 @@ import dagster as dg
 import pytest
 import sqlalchemy
 import yaml
+from cc_pipeline.defs.internals import read_last_evaluation
+from cc_pipeline.defs.launcher import Launcher
 from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster._core.loader import LoadingContextForTest
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
@@ -24,8 +26,6 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs import history
 from cc_pipeline.defs.history import needed_runs, trim_run_history
 from cc_pipeline.defs.instance import open_instance_in
-from cc_pipeline.defs.internals import read_last_evaluation
-from cc_pipeline.defs.launcher import Launcher
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.defs.forgetting import DAYS, QUIET, forgotten

@@ -8,16 +8,16 @@ from typing import Any
 
 import dagster as dg
 import pytest
-
-from cc_pipeline.dagster import build_defs, names
 from cc_pipeline.defs.automation.watched import refuse_watched
 from cc_pipeline.defs.declared.build import build_namespace, definitions, everything
 from cc_pipeline.defs.declared.collected_parts import asset_name, owns
+from cc_pipeline.defs.partitions_in_flight import find_in_flight
+
+from cc_pipeline.dagster import build_defs, names
 from cc_pipeline.defs.dynamic_keys import delete_keys
 from cc_pipeline.defs.home_namespace import OWN_HOME, HomeNamespace
 from cc_pipeline.defs.instance import end_runs_of_dead_processes
 from cc_pipeline.defs.partitions import config_of
-from cc_pipeline.defs.partitions_in_flight import find_in_flight
 from cc_pipeline.errors import UserInputError
 from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
 

@@ -8,13 +8,13 @@ from typing import Any
 import dagster as dg
 import pytest
 import sqlalchemy
+from cc_pipeline.defs.declared.build import everything
+from cc_pipeline.defs.internals import end_run, find_dependent_assets, read_last_evaluation
 from dagster._core.launcher.base import RunLauncher
 
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs import internals
-from cc_pipeline.defs.declared.build import everything
 from cc_pipeline.defs.instance import open_instance_in
-from cc_pipeline.defs.internals import end_run, find_dependent_assets, read_last_evaluation
 from cc_pipeline.defs.metadata import read_texts
 
 _MOVED = "an upgrade of Dagster moved this; see cc_pipeline/defs/internals.py"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from cc_pipeline.defs.declared.collected_parts import collect_definitions
 
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.declared.collected_parts import collect_definitions
 from cc_pipeline.defs.lineage import COLUMNS, checked_owners, describe_sources
 from cc_pipeline.documents.schemas import PROVENANCE_COLUMNS
 from cc_pipeline.errors import UserInputError

@@ -15,6 +15,9 @@ from types import SimpleNamespace
 
 import dagster as dg
 import pytest
+from cc_pipeline.defs.notes import write_notes
+from cc_pipeline.defs.partitions_in_flight import ORPHAN_AGE
+from cc_pipeline.defs.run_notes import note_worker
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_iteration
 
@@ -29,9 +32,6 @@ from cc_pipeline.defs.instance import (
     find_silent_servers,
     open_instance_in,
 )
-from cc_pipeline.defs.notes import write_notes
-from cc_pipeline.defs.partitions_in_flight import ORPHAN_AGE
-from cc_pipeline.defs.run_notes import note_worker
 from cc_pipeline.processes import this_process
 from cc_pipeline_tests.defs.graph import listed_run
 from cc_pipeline_tests.world import closed_port

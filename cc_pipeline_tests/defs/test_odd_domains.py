@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import dagster as dg
 import pytest
+from cc_pipeline.defs.run_failures import read_failed_partitions
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.run_failures import read_failed_partitions
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.testing.mini_crawl.truth import Capture, MiniCrawlTruth

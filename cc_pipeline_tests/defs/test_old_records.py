@@ -8,13 +8,13 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import yaml
+from cc_pipeline.defs.notes import list_note_names, read_notes, write_notes
+from cc_pipeline.defs.run_notes import note_tried, note_worker
 from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from dagster._core.loader import LoadingContextForTest
 
 from cc_pipeline.defs import history
 from cc_pipeline.defs.instance import open_instance_in
-from cc_pipeline.defs.notes import list_note_names, read_notes, write_notes
-from cc_pipeline.defs.run_notes import note_tried, note_worker
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.defs.forgetting import forgotten

@@ -12,17 +12,17 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from cc_pipeline.defs.declared.collected_parts import listed_ops
+from cc_pipeline.defs.launcher import Launcher, RunFailed
+from cc_pipeline.defs.partitions_in_flight import find_unresolved_failures
+from cc_pipeline.defs.run_failures import FailedPartition, read_failed_partitions
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs import partition_runs as slices
-from cc_pipeline.defs.declared.collected_parts import listed_ops
 from cc_pipeline.defs.home_namespace import OWN_HOME, WORKSPACE
-from cc_pipeline.defs.launcher import Launcher, RunFailed
 from cc_pipeline.defs.partitions import config_of, partition_key, range_tags
-from cc_pipeline.defs.partitions_in_flight import find_unresolved_failures
 from cc_pipeline.defs.recording import Described, summarize_failures
-from cc_pipeline.defs.run_failures import FailedPartition, read_failed_partitions
 from cc_pipeline.errors import PlaceFault
 from cc_pipeline.extraction import run as extract
 from cc_pipeline.extraction.engine import LocalEngine

@@ -9,13 +9,13 @@ from pathlib import Path
 import dagster as dg
 import duckdb
 import pytest
+from cc_pipeline.defs.checks.check_runs import left_failed_result
+from cc_pipeline.defs.checks.steps import LEFT_FAILED
+from cc_pipeline.defs.partitions_in_flight import MADE_TAG, find_in_flight
 
 import cc_pipeline.defs.publication as publication
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.checks.check_runs import left_failed_result
-from cc_pipeline.defs.checks.steps import LEFT_FAILED
 from cc_pipeline.defs.instance import PROCESS_TAG, is_command_run
-from cc_pipeline.defs.partitions_in_flight import MADE_TAG, find_in_flight
 from cc_pipeline.processes import this_process
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.defs.graph import definitions, execute_listed, listed_run

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from cc_pipeline.defs.checks.check_runs import CheckContext, check_publication
+from cc_pipeline.defs.checks.steps import LEFT_FAILED
+from cc_pipeline.defs.launcher import Launcher
 from sqlalchemy.exc import OperationalError
 
 from cc_pipeline.checks.check import Check
 from cc_pipeline.defs.checks import check_runs
-from cc_pipeline.defs.checks.check_runs import CheckContext, check_publication
-from cc_pipeline.defs.checks.steps import LEFT_FAILED
 from cc_pipeline.defs.home_namespace import OWN_HOME
-from cc_pipeline.defs.launcher import Launcher
 from cc_pipeline.errors import EnvironmentFault, PlaceFault
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.maintenance import maintain

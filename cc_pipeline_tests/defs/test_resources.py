@@ -4,9 +4,9 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from cc_pipeline.defs.declared.build import resource
 
 from cc_pipeline.defs import resources
-from cc_pipeline.defs.declared.build import resource
 from cc_pipeline.defs.engines import LocalRunEngine
 from cc_pipeline.defs.home_namespace import OWN_HOME, WORKSPACE
 from cc_pipeline.defs.partitions import ENGINE_TAG

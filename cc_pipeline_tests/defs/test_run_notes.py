@@ -13,16 +13,16 @@ from unittest import mock
 import dagster as dg
 import pytest
 import yaml
+from cc_pipeline.defs.notes import read_notes, write_notes
+from cc_pipeline.defs.partitions_in_flight import find_in_flight
+from cc_pipeline.defs.run_notes import listed_partitions, note_tried, read_tried, run_partitions
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.exc import OperationalError
 
 from cc_pipeline.defs import partitions_in_flight as flights
 from cc_pipeline.defs.instance import DAGSTER_YAML, end_runs_of_dead_processes, open_instance_in
-from cc_pipeline.defs.notes import read_notes, write_notes
 from cc_pipeline.defs.partitions import KIND_TAG, partition_key, range_tags
-from cc_pipeline.defs.partitions_in_flight import find_in_flight
-from cc_pipeline.defs.run_notes import listed_partitions, note_tried, read_tried, run_partitions
 from cc_pipeline_tests.defs.graph import listed_run
 from cc_pipeline_tests.postgres import postgres_server
 

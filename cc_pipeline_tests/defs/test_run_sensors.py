@@ -9,11 +9,11 @@ from datetime import timedelta
 from pathlib import Path
 from unittest.mock import ANY
 
+import cc_pipeline.defs.automation.sensors as run_sensors
 import dagster as dg
 import pytest
-
-import cc_pipeline.defs.automation.sensors as run_sensors
 from cc_pipeline.defs.automation.sensors import name_partitions
+
 from cc_pipeline.defs.home_namespace import OWN_HOME, WORKSPACE
 from cc_pipeline.defs.partitions import KIND_TAG, range_tags
 from cc_pipeline.defs.resources import limit_wait

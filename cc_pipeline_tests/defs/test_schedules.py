@@ -8,17 +8,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypeAlias
 
+import cc_pipeline.defs.automation.schedules as schedules
 import dagster as dg
 import pytest
+from cc_pipeline.defs.run_notes import note_tried
 
-import cc_pipeline.defs.automation.schedules as schedules
 from cc_pipeline.automation import reparse
 from cc_pipeline.automation.due import MAX_FAILURES
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.home_namespace import WORKSPACE
 from cc_pipeline.defs.instance import PROCESS_TAG
 from cc_pipeline.defs.partitions import KIND_TAG, SUMMARY_TAG, range_tags
-from cc_pipeline.defs.run_notes import note_tried
 from cc_pipeline.documents.schemas import PARSER_VERSION
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction import plan

@@ -9,10 +9,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import cc_pipeline.defs.automation.sensors as sensors
 import dagster as dg
 import pytest
 
-import cc_pipeline.defs.automation.sensors as sensors
 from cc_pipeline.commoncrawl import crawls as packaged
 from cc_pipeline.defs import partitions
 from cc_pipeline.defs.home_namespace import WORKSPACE

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from cc_pipeline.defs.declared.collected_parts import listed_ops
+from cc_pipeline.defs.launcher import Launcher, RunFailed
+from cc_pipeline.defs.run_notes import note_tried
 from dagster._core.events import AssetMaterializationPlannedData
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs import launcher as launch
-from cc_pipeline.defs.declared.collected_parts import listed_ops
-from cc_pipeline.defs.launcher import Launcher, RunFailed
 from cc_pipeline.defs.partitions import config_of
-from cc_pipeline.defs.run_notes import note_tried
 from cc_pipeline.extraction import run as extract
 from cc_pipeline.lake.slice import PARSE, Slice, StageReport
 from cc_pipeline.lake.slices import invalidate_slices

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from cc_pipeline.defs.automation.sensors import name_partitions
+from cc_pipeline.defs.run_notes import run_partitions
 
 from cc_pipeline.defs import home_namespace
-from cc_pipeline.defs.automation.sensors import name_partitions
 from cc_pipeline.defs.home_namespace import OWN_HOME
 from cc_pipeline.defs.partitions import PARTITION_TAG, range_tags
 from cc_pipeline.defs.recording import read_planned_keys
-from cc_pipeline.defs.run_notes import run_partitions
 from cc_pipeline_tests.defs.graph import failure_of
 
 _PLANNED = dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED

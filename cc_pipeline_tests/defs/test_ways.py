@@ -19,16 +19,16 @@ from typing import Any, Final
 import dagster as dg
 import pytest
 import yaml
-
 from cc_pipeline.defs.declared.collected_parts import listed_ops
-from cc_pipeline.defs.home_namespace import OWN_HOME
-from cc_pipeline.defs.instance import DAGSTER_YAML, open_instance_in
 from cc_pipeline.defs.internals import LOCATION as NAME
 from cc_pipeline.defs.internals import open_backfills
 from cc_pipeline.defs.launcher import Launcher
-from cc_pipeline.defs.partitions import PARTITION_TAG, config_of, range_tags
 from cc_pipeline.defs.partitions_in_flight import EXTRACTED, UNFINISHED
 from cc_pipeline.defs.run_notes import listed_partitions
+
+from cc_pipeline.defs.home_namespace import OWN_HOME
+from cc_pipeline.defs.instance import DAGSTER_YAML, open_instance_in
+from cc_pipeline.defs.partitions import PARTITION_TAG, config_of, range_tags
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec

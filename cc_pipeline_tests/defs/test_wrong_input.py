@@ -12,6 +12,8 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from cc_pipeline.defs.partitions_in_flight import UNFINISHED, find_unresolved_failures, read_recorded_partitions
+from cc_pipeline.defs.run_failures import FailedPartition
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import OperationalError
 
@@ -19,9 +21,7 @@ from cc_pipeline import processes
 from cc_pipeline.api.target_runs import materialize
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.instance import open_instance
-from cc_pipeline.defs.partitions_in_flight import UNFINISHED, find_unresolved_failures, read_recorded_partitions
 from cc_pipeline.defs.recording import summarize_failures as said_of_failed
-from cc_pipeline.defs.run_failures import FailedPartition
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.defs.graph import cc_pipeline, state_of
 from cc_pipeline_tests.defs.published import query

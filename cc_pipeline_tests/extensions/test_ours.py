@@ -10,11 +10,11 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import typer
+from cc_pipeline.defs.declared.build import definitions
 
 from cc_pipeline.children import run, whole_environment
 from cc_pipeline.cli.app import build_app, find_commands
 from cc_pipeline.columns import notes_of
-from cc_pipeline.defs.declared.build import definitions
 from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.duck import connect
 from cc_pipeline.export.formats import FORMATS

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from cc_pipeline.defs.launcher import Launcher
+
 from cc_pipeline.processes import this_process
 from cc_pipeline.publish.publish import delete_leftovers
 from cc_pipeline.workspace.workspace import Workspace

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import boto3
 import pytest
+from cc_pipeline.defs.launcher import Launcher, RunFailed
 from warcio.archiveiterator import ArchiveIterator
 
-from cc_pipeline.defs.launcher import Launcher, RunFailed
 from cc_pipeline.extensions.delivery.manifest import MANIFEST
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 from cc_pipeline_tests.motoserver import moto_server

@@ -20,10 +20,10 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from cc_pipeline.defs.launcher import Launcher, RunFailed
 
 from cc_pipeline import locks
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.launcher import Launcher, RunFailed
 from cc_pipeline.defs.partitions import ENGINE_TAG
 from cc_pipeline.extensions.spark import submission
 from cc_pipeline.extensions.spark.messages import FOLDER, s3_client
