@@ -11,6 +11,9 @@ from typing import Final
 Pair = tuple[str, str]
 #: A partition that failed this often in a row is tried again after a week. A person can run it at any time.
 MAX_FAILURES: Final = 4
+#: Captures that a source did not return have a rhythm of their own, about ten requests in a week. A partition with more
+#: failures fails before its captures are requested, which does not move that rhythm.
+MAX_FAILURES_OF_DUE: Final = 12
 #: The delay after the first failure; each further failure multiplies it by four.
 _FIRST_DELAY: Final = timedelta(minutes=30)
 _LAST_DELAY: Final = timedelta(days=7)
@@ -136,11 +139,14 @@ def decide_backfill(
     abandoned: list[Pair] = []
     for pair in wanted:
         failed = failures.get(pair)
-        if failed is not None and failed.next_try > now:
+        if pair in due and (failed is None or failed.times < MAX_FAILURES_OF_DUE):
+            groups.setdefault(("repair", 0), []).append(pair)
+        elif failed is None:
+            groups.setdefault(("watch" if pair[0] == newest else "backfill", 0), []).append(pair)
+        elif failed.next_try <= now:
+            groups.setdefault(("repair", failed.times), []).append(pair)
+        else:
             (abandoned if failed.times >= MAX_FAILURES else delayed).append(pair)
-            continue
-        kind = "repair" if failed is not None or pair in due else "watch" if pair[0] == newest else "backfill"
-        groups.setdefault((kind, failed.times if failed is not None else 0), []).append(pair)
     runs: list[RunProposal] = []
     room, waiting = bounds.partitions, 0
     for kind in ("watch", "repair", "backfill"):

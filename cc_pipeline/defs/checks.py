@@ -72,6 +72,19 @@ def evaluate_partitions(
                 yield from evaluations(namespace, check, judge(workspace, log, check, scope), made_keys)
 
 
+def as_results(evaluations: Iterable[dg.AssetCheckEvaluation]) -> Iterator[dg.AssetCheckResult]:
+    """Yields evaluations as results, for a step of one partition, or of none, that has an output for each check."""
+    for evaluation in evaluations:
+        yield dg.AssetCheckResult(
+            passed=evaluation.passed,
+            asset_key=evaluation.asset_key,
+            check_name=evaluation.check_name,
+            metadata=evaluation.metadata,
+            severity=evaluation.severity,
+            description=evaluation.description,
+        )
+
+
 def evaluate_everything(
     namespace: HomeNamespace, workspace: Workspace, log: logging.Logger
 ) -> Iterator[dg.AssetCheckEvaluation]:

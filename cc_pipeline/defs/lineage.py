@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import dagster as dg
@@ -88,10 +89,11 @@ def describe_sources(columns: Columns, column: str) -> str:
     return ", ".join(f"{asset.path[-1]}.{name}" for asset, name in columns.get(column, ()))
 
 
-def table_metadata(namespace: HomeNamespace, table: str, columns: Sequence[Column]) -> dict[str, Any]:
+def table_metadata(
+    namespace: HomeNamespace, table: str, columns: Sequence[Column], lineage: Columns = MappingProxyType({})
+) -> dict[str, Any]:
     """Returns the name and columns of a table, and the lineage of the columns: metadata that is known before the first
     materialization."""
-    lineage = COLUMNS.get(table, {})
     metadata: dict[str, Any] = {"dagster/column_schema": _column_schema(columns, lineage)}
     if lineage:
         metadata["dagster/column_lineage"] = _column_lineage(lineage, namespace)

@@ -166,7 +166,11 @@ class Guard:
         } | ({} if is_socket else {"method": request.method})
         reason = find_refusal(scope, self._hosts)
         if reason is not None:
-            return web.Response(status=403, text=f"refused: {reason}\n", headers={"x-content-type-options": "nosniff"})
+            refused = web.Response(
+                status=403, text=f"refused: {reason}\n", headers={"x-content-type-options": "nosniff"}
+            )
+            refused.force_close()
+            return refused
         try:
             return await (self._forward_socket(request) if is_socket else self._forward(request))
         except aiohttp.ClientConnectorError:

@@ -166,8 +166,3 @@ def state_of(home: Path) -> tuple[object, ...]:
     """What earlier results are: the published rows and the stored records."""
     stored = sorted(str(path) for path in (home / "lake" / "records").rglob("*") if path.is_file())
     return published_rows(home), stored
-
-
-def sensor(name: str) -> dg.SensorDefinition:
-    """A sensor of the code location, to be called with a context."""
-    return next(one for one in definitions().sensors or () if one.name == name)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.defs.instance import DAGSTER_YAML
-from cc_pipeline.defs.webserver import Authority, Guard, find_refusal, read_authority
+from cc_pipeline.defs.webserver import Authority, Guard, find_refusal, read_authority, serve_guarded
 from cc_pipeline.errors import UserInputError
 from cc_pipeline_tests.defs.test_dagster_process import PATIENCE_SECONDS, environment
 from cc_pipeline_tests.ports import free_port
@@ -173,27 +173,37 @@ def test_no_header_breaks_it_and_no_odd_name_is_ours(text: str) -> None:
 
 def test_names_of_the_settings_have_to_be_hosts() -> None:
     with pytest.raises(UserInputError, match="CC_PIPELINE_UI_HOSTS: https://ui"):
-        Guard(None, ("https://ui.example.org",))  # type: ignore[arg-type]  # never called
+        Guard("http://127.0.0.1:1", ("https://ui.example.org",))
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port of the program of ``cc-pipeline ui``, on an instance without code."""
+    """The port of a guard, on a webserver without code."""
     folder, port = tmp_path_factory.mktemp("webserver"), free_port()
     (folder / "dagster.yaml").write_text(DAGSTER_YAML, "utf-8")
-    env = environment(Path("unused"), folder) | {"DAGSTER_HOME": str(folder), "CC_PIPELINE_UI_HOSTS": "ui.example.org"}
-    command = [sys.executable, "-m", "cc_pipeline.defs.webserver", "-h", "127.0.0.1", "-p", str(port)]
-    with (folder / "log").open("wb") as log:
+    env = environment(Path("unused"), folder) | {"DAGSTER_HOME": str(folder)}
+    with serve_guarded(port, ["ui.example.org"]) as inner, (folder / "log").open("wb") as log:
+        assert inner.host.startswith("127.")
+        command = [sys.executable, "-m", "dagster_webserver", "-h", inner.host, "-p", str(inner.port)]
         process = subprocess.Popen([*command, "--empty-workspace"], cwd=folder, env=env, stdout=log, stderr=log)
-    try:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while status(port, "GET /server_info") != 200:
-            assert process.poll() is None and time.monotonic() < deadline, (folder / "log").read_text("utf-8")
-            time.sleep(0.2)
-        yield port
-    finally:
-        process.terminate()
-        process.wait(PATIENCE_SECONDS)
+        try:
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while status(port, "GET /server_info") != 200:
+                assert process.poll() is None and time.monotonic() < deadline, (folder / "log").read_text("utf-8")
+                time.sleep(0.2)
+            yield port
+        finally:
+            process.terminate()
+            process.wait(PATIENCE_SECONDS)
+
+
+def test_a_port_that_is_taken_is_said() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(UserInputError, match=f"the port {port} cannot be used"), serve_guarded(port, []):
+            pytest.fail("it serves nothing")
 
 
 def status(port: int, request: str, body: str = "", **headers: str) -> int:
@@ -228,7 +238,7 @@ def test_a_real_webserver_refuses_what_is_not_its_own(served: int) -> None:
     assert status(served, "POST /graphql", asked, content_type="application/json", origin=own) == 200
     assert status(served, "GET /graphql?query={version}") == 200
     assert status(served, "GET /", host="ui.example.org") == 200
-    assert "x-frame-options: SAMEORIGIN" in answer(served, "GET /")[1]
+    assert "x-frame-options: sameorigin" in answer(served, "GET /")[1].lower()
     for request, body, headers in (
         ("GET /server_info", "", {"host": "evil.example"}),
         ("GET /", "", foreign),

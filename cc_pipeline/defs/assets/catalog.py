@@ -7,12 +7,13 @@ from typing import Any, Final, TypeAlias
 import dagster as dg
 from pydantic import Field
 
-from cc_pipeline.defs.checks import checks_of, evaluate_partitions, make_specs
+from cc_pipeline.defs.checks import as_results, checks_of, evaluate_partitions, make_specs
 from cc_pipeline.defs.home_namespace import LOCATION, HomeNamespace
 from cc_pipeline.defs.lineage import ARCHIVES, COLLINFO, COLUMNAR_INDEX, PATH_LISTS, table_metadata
 from cc_pipeline.defs.metadata import crawl_links, row_counts, stage_metadata, to_metadata
 from cc_pipeline.defs.partitions import read_run_keys
 from cc_pipeline.defs.recording import Events, logged_progress, materialization
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.harvesting.build_index import build_index
 from cc_pipeline.harvesting.catalog import read_catalog_table
 from cc_pipeline.harvesting.crawl_index import (
@@ -35,7 +36,7 @@ HARVESTED: Final = ("index_manifest", "index_footers", "row_groups")
 #: Each crawl has its own run: its steps follow each other, and later ones are skipped if the crawl failed.
 _ONE_PER_RUN: Final = dg.BackfillPolicy.multi_run(max_partitions_per_run=1)
 Metadata: TypeAlias = Mapping[str, dg.MetadataValue]
-_Step: TypeAlias = Iterator[dg.MaterializeResult[None] | dg.AssetCheckEvaluation | dg.AssetCheckResult]
+_Step: TypeAlias = Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]
 
 
 class BuildConfig(dg.Config):
@@ -123,14 +124,16 @@ def define(namespace: HomeNamespace) -> list[dg.AssetsDefinition]:
         workspace = namespace.workspace(context)
         metadata, version = list_crawls(workspace)
         yield dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(version))
-        yield from evaluate_partitions(namespace, workspace, context.log, checks_of(["crawls"]), ())
+        yield from as_results(evaluate_partitions(namespace, workspace, context.log, checks_of(["crawls"]), ()))
 
     def harvest(context: dg.AssetExecutionContext, asset: str, make: Callable[[Workspace, str], Metadata]) -> _Step:
         workspace = namespace.workspace(context)
-        [crawl] = read_run_keys(context)
+        crawl, *others = read_run_keys(context)
+        if others:
+            raise UserInputError("a run harvests one crawl\nLaunch a backfill: it has a run for each crawl")
         with logged_progress(context.log):
             metadata = make(workspace, crawl)
-        yield from evaluate_partitions(namespace, workspace, context.log, checks_of([asset]), [crawl])
+        yield from as_results(evaluate_partitions(namespace, workspace, context.log, checks_of([asset]), [crawl]))
         if asset == "row_groups":
             refuse_gaps(workspace, [crawl])
         yield dg.MaterializeResult(metadata=metadata)

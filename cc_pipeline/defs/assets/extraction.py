@@ -19,6 +19,7 @@ from cc_pipeline.defs.lineage import (
     event_metadata,
     table_metadata,
 )
+from cc_pipeline.defs.lineage import COLUMNS as LINEAGE
 from cc_pipeline.defs.metadata import format_list, row_counts, to_metadata
 from cc_pipeline.defs.partitions import (
     BACKFILL,
@@ -99,7 +100,7 @@ def define(namespace: HomeNamespace) -> list[dg.AssetsDefinition]:
                 kinds={"deltalake", *(["warc"] if table == "records" else [])},
                 deps=namespace.keys(key.path for key in _DEPS.get(table, [dg.AssetKey("records")])),
                 code_version=PARSER_VERSION if table in PAGE_COLUMNS else "1",
-                metadata=table_metadata(namespace, table, COLUMNS[table]),
+                metadata=table_metadata(namespace, table, COLUMNS[table], LINEAGE[table]),
                 # partitions are recorded by themselves, without outputs
                 skippable=True,
             )

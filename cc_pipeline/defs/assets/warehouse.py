@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from cc_pipeline.defs.checks import checks_of, evaluate_everything, evaluate_partitions, make_specs
+from cc_pipeline.defs.checks import as_results, checks_of, evaluate_everything, evaluate_partitions, make_specs
 from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.publication import publication_metadata
 from cc_pipeline.defs.recording import logged_progress
@@ -31,7 +31,7 @@ def define(namespace: HomeNamespace, published: Iterable[dg.AssetKey]) -> list[d
     )
     def warehouse(
         context: dg.AssetExecutionContext,
-    ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckEvaluation]:
+    ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
         """``cc.duckdb``: one view per table, over the files of a fixed version. Each capture is there once.
 
         The file can be opened read-only at any time, also during a publication.
@@ -40,7 +40,7 @@ def define(namespace: HomeNamespace, published: Iterable[dg.AssetKey]) -> list[d
         publication = merge_and_publish(workspace)
         context.log.info(f"published {publication.path}")
         yield dg.MaterializeResult(metadata=publication_metadata(publication))
-        yield from evaluate_partitions(namespace, workspace, context.log, checks_of(["warehouse"]), ())
+        yield from as_results(evaluate_partitions(namespace, workspace, context.log, checks_of(["warehouse"]), ()))
 
     return [warehouse]
 

@@ -17,24 +17,28 @@ from cc_pipeline.workspace.workspace import Workspace
 def define(namespace: HomeNamespace) -> dg.Definitions:
     """Returns the asset."""
 
-    @dg.asset(
-        key=namespace.key("report"),
-        deps=[namespace.key("warehouse")],
-        group_name=namespace.group_of("analytics"),
-        owners=namespace.owners,
-        kinds={"html"},
-        code_version="1",
+    @dg.multi_asset(
+        name=namespace.qualify("report"),
+        specs=[
+            dg.AssetSpec(
+                namespace.key("report"),
+                deps=[namespace.key("warehouse")],
+                description="A page about a target, from the last publication: one HTML file in ``reports/`` of the "
+                "home.\n\nIt covers all crawls, so its partitions are targets only.",
+                group_name=namespace.group_of("analytics"),
+                owners=namespace.owners,
+                kinds={"html"},
+                code_version="1",
+                skippable=True,
+            )
+        ],
         check_specs=make_specs(namespace, ["report"]),
+        can_subset=True,
         partitions_def=namespace.target,
         backfill_policy=BACKFILL,
-        output_required=False,
         required_resource_keys={namespace.resource},
     )
     def report(context: dg.AssetExecutionContext) -> Events:
-        """A page about a target, from the last publication: one HTML file in ``reports/`` of the home.
-
-        It covers all crawls, so its partitions are targets only.
-        """
         workspace, log = namespace.workspace(context), PartitionLog(namespace, context.log)
         with logged_progress(context.log):
             yield from record_each(log, read_run_keys(context), lambda slug: _write(workspace, context.log, slug))
