@@ -11,7 +11,7 @@ import dagster as dg
 from cc_pipeline.defs.assets.extraction import listed_job
 from cc_pipeline.defs.home_namespace import OWN_HOME
 from cc_pipeline.defs.partitions import group_by_crawl
-from cc_pipeline.defs.recording import read_failure
+from cc_pipeline.defs.recording import PartitionsFailed, read_failure
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -19,8 +19,9 @@ from cc_pipeline.workspace.workspace import Workspace
 def extract_by_job(
     instance: dg.DagsterInstance, workspace: Workspace, keys: Sequence[str], tables: Sequence[str]
 ) -> None:
-    """Makes ``tables`` of partitions in runs of limited size. Raises ``EnvironmentFault`` for the first failed run."""
-    max_partitions = workspace.settings.partitions_per_run
+    """Makes ``tables`` of partitions in runs of limited size. Raises ``PartitionsFailed`` after all runs, and
+    ``EnvironmentFault`` at once for a run that was ended by another error."""
+    max_partitions, errors = workspace.settings.partitions_per_run, dict[str, Exception]()
     job = dg.Definitions(
         jobs=[listed_job(OWN_HOME)],
         resources={OWN_HOME.resource: SimpleNamespace(workspace=workspace)},
@@ -36,6 +37,10 @@ def extract_by_job(
             raise_on_error=False,
         )
         if not result.success:
-            reason, _ = read_failure([event for event in result.all_events if event.is_step_failure])
-            problem, _, advice = reason.partition("\n")
-            raise EnvironmentFault(problem, advice or f"The log of the run {result.run_id} is in the UI.")
+            reason, failed = read_failure([event for event in result.all_events if event.is_step_failure])
+            where = f"The log of the run {result.run_id} is in the UI."
+            if not failed:
+                raise EnvironmentFault(reason.partition("\n")[0], where)
+            errors |= {key: EnvironmentFault(text.partition("\n")[0], where) for key, text in failed.items()}
+    if errors:
+        raise PartitionsFailed(errors, len(keys))
