@@ -53,16 +53,16 @@ def listed_keys(targets_by_crawl: Mapping[str, Iterable[str]]) -> list[str]:
 def read_run_keys(context: dg.AssetExecutionContext) -> list[str]:
     """Returns the keys of a step's partitions.
 
-    In a backfill of a job, ``context.partition_keys`` is the backfill's first partition alone, so the range of the run
-    comes first. Raises ``UserInputError`` for a run without partitions.
+    In a backfill of a job over two dimensions, ``context.partition_keys`` is the backfill's first partition alone, so
+    the range of the run comes first. Raises ``UserInputError`` for a run without partitions.
     """
     tags, partitions = context.run.tags, context.assets_def.partitions_def
-    if _RANGE_START in tags and partitions is not None:
+    if _RANGE_START in tags and isinstance(partitions, dg.MultiPartitionsDefinition):
         key_range = dg.PartitionKeyRange(tags[_RANGE_START], tags[_RANGE_END])
         return [*partitions.get_partition_keys_in_range(key_range, dynamic_partitions_store=context.instance)]
-    if not context.has_partition_key:
+    if not (context.has_partition_key or context.has_partition_key_range):
         raise UserInputError("the run names no partition\nChoose some in the UI, or launch the job extract_targets")
-    return [context.partition_key]
+    return [*context.partition_keys]
 
 
 def explain_too_many(crawls: int, targets: int) -> str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import dagster as dg
 
 import cc_pipeline.extraction.run as stages
-from cc_pipeline.definitions import defs as own_defs
+from cc_pipeline import definitions
 from cc_pipeline.defs.home_namespace import OWN_HOME
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.lake.slice import StageReport
@@ -33,4 +33,4 @@ def words(context: dg.AssetExecutionContext) -> None:
     """An asset behind the tables, with a run for each partition."""
 
 
-defs = dg.Definitions.merge(own_defs(), dg.Definitions(assets=[words]))
+defs = dg.Definitions.merge(definitions.defs(), dg.Definitions(assets=[words]))

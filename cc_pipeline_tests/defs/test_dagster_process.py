@@ -247,8 +247,8 @@ def test_a_backfill_of_the_tables_and_what_is_behind_them(bucket: Bucket, tmp_pa
         instance.add_dynamic_partitions("target", [*targets])
     for crawl in crawls:
         subprocess.run([BIN / "cc-pipeline", "index", "harvest", "-c", crawl], env=env, cwd=tmp_path, check=True)
-    module = "cc_pipeline_tests.defs.bad_location"
-    command = [str(BIN / "dagster"), "dev", "-m", module, "-h", "127.0.0.1", "-p", str(port)]
+    location = Path(__file__).parent / "bad_location.py"
+    command = [str(BIN / "dagster"), "dev", "-f", str(location), "-h", "127.0.0.1", "-p", str(port)]
     with serving(command, tmp_path, env, port, killed=True) as server, open_instance(settings) as instance:
 
         def shown(asset: str) -> dict[str, str]:

@@ -159,8 +159,8 @@ def _print_findings(findings: Iterable[Finding]) -> None:
 
 def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 3000) -> None:
     """Open the Dagster UI (webserver and daemon) on this home's state; stop it with Ctrl-C or SIGTERM."""
+    from cc_pipeline.cli.ui_guard import serve_guarded
     from cc_pipeline.defs.instance import DAEMON_VARIABLES, prepare_instance, workspace_file
-    from cc_pipeline.defs.webserver import serve_guarded
 
     settings = load_settings(home=home)
     prepare_instance(settings)

@@ -22,7 +22,7 @@ from cc_pipeline.extensions.reports.page import month_of, render_page, write_rep
 from cc_pipeline.lake.published_file import open_bounded
 from cc_pipeline.settings import Settings
 from cc_pipeline_tests.browser import browsing, needs_browser
-from cc_pipeline_tests.defs.graph import materialize
+from cc_pipeline_tests.defs.graph import failure_of, materialize
 from cc_pipeline_tests.publish import oracle
 from cc_pipeline_tests.publish.conftest import OTHER, SITE, THIRD
 from cc_pipeline_tests.world import ARC, NEW, OLD
@@ -303,6 +303,7 @@ def test_in_a_run_over_several_targets_one_that_nobody_looked_for_fails_alone(as
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions("target", keys)
         done = materialize(instance, asked_home, *keys, assets=["report"])
+        assert "1 of 2 partitions failed" in failure_of(done)
         shown = instance.get_status_by_partition(dg.AssetKey("report"), keys, OWN_HOME.target) or {}
         assert [status and status.value for status in shown.values()] == ["FAILED", "MATERIALIZED"]
     assert not done.success

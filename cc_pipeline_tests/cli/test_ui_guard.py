@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cc_pipeline.cli.ui_guard import Authority, Guard, find_refusal, read_authority, serve_guarded
 from cc_pipeline.defs.instance import DAGSTER_YAML
-from cc_pipeline.defs.webserver import Authority, Guard, find_refusal, read_authority, serve_guarded
 from cc_pipeline.errors import UserInputError
 from cc_pipeline_tests.defs.test_dagster_process import PATIENCE_SECONDS, environment
 from cc_pipeline_tests.ports import free_port
