@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -71,6 +72,21 @@ DAEMON_VARIABLES: Final[Mapping[str, str]] = {
 }
 
 
+#: Connections that keep SQLite's file of all assets' events open, by its path.
+_kept: Final[dict[str, sqlite3.Connection]] = {}
+
+
+def keep_log_open(instance: dg.DagsterInstance) -> None:
+    """Keeps SQLite's file of all assets' events open in this process: Dagster opens it for each event, and whenever its
+    last connection is closed, SQLite writes its log back and flushes the disk. One process is enough for all."""
+    path = Path(instance.root_directory) / "history" / "runs" / "index.db"
+    if path.is_file() and str(path) not in _kept:
+        connection = sqlite3.connect(path, check_same_thread=False)
+        # the first query opens the log
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        _kept[str(path)] = connection
+
+
 def prepare_files(settings: Settings, folder: Path) -> list[Path]:
     """Writes ``folder/.env`` and the instance's ``dagster.yaml`` if they are missing; returns the written paths.
 
@@ -127,7 +143,9 @@ def open_instance(settings: Settings) -> dg.DagsterInstance:
     try:
         # Dagster creates its files at the first opening, and two processes at once would disturb each other
         with locked(settings.dagster_home / _OPENING):
-            return dg.DagsterInstance.from_config(str(settings.dagster_home))
+            instance = dg.DagsterInstance.from_config(str(settings.dagster_home))
+        keep_log_open(instance)
+        return instance
     except (OSError, DBAPIError, EnvironmentFault):
         raise
     except Exception as error:  # Dagster, its storages and its loggers have different error classes

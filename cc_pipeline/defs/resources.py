@@ -9,6 +9,7 @@ from pydantic import Field, PrivateAttr
 
 from cc_pipeline.addresses import holds_access
 from cc_pipeline.defs.home_namespace import HomeNamespace
+from cc_pipeline.defs.instance import keep_log_open
 from cc_pipeline.defs.partitions import ENGINE_TAG
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings
@@ -61,6 +62,8 @@ def make_resource(namespace: HomeNamespace) -> HomeResource:
         @contextmanager
         def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[HomeResource]:
             run = context.run
+            if context.instance is not None and namespace.is_only_home:
+                keep_log_open(context.instance)
             tagged = {"engine": run.tags[ENGINE_TAG]} if run is not None and ENGINE_TAG in run.tags else {}
             settings = namespace.load_settings(**tagged | self.chosen())
             with open_workspace(replace(settings, wait=limit_wait(settings, run))) as workspace:
