@@ -16,9 +16,10 @@ StepContext: TypeAlias = dg.AssetExecutionContext | dg.OpExecutionContext
 KIND_TAG: Final = "cc_pipeline/kind"
 #: Tag of a run or a backfill: the engine that fetches its records and parses its pages.
 ENGINE_TAG: Final = "cc_pipeline/engine"
-#: One run takes many partitions: starting a run costs seconds, a partition in it milliseconds. Dagster puts assets into
-#: one run if they have equal policies; no other asset has this number, so dependents get runs of their own.
-BACKFILL: Final = dg.BackfillPolicy.multi_run(max_partitions_per_run=200)
+#: One run takes many partitions: starting a run costs seconds, a partition in it milliseconds. More would wait long
+#: until the run is planned, with six events a partition. Dagster puts assets into one run if they have equal policies:
+#: no other asset has this number, so dependents get runs of their own.
+BACKFILL: Final = dg.BackfillPolicy.multi_run(max_partitions_per_run=50)
 #: Dagster supports about 100,000 partitions per asset; with more, domains belong in named sets.
 MAX_PARTITIONS: Final = 90_000
 _RANGE_START: Final = "dagster/asset_partition_range_start"

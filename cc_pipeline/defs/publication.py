@@ -3,12 +3,10 @@ the run."""
 
 from __future__ import annotations
 
-import logging
 import time
 
 import dagster as dg
 
-from cc_pipeline.defs.checks import checks_of, evaluate_partitions
 from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.metadata import as_table
 from cc_pipeline.defs.partitions import StepContext
@@ -48,24 +46,15 @@ class RunPublisher:
         try:
             lag = find_publication_lag(workspace)
             if lag is not None and (is_last or lag.longer_than(workspace.settings.publish_every)):
-                publication = merge_and_publish(workspace)
-                record_publication(self._context.instance, log, workspace, publication, self._namespace)
+                record_publication(self._context.instance, merge_and_publish(workspace), self._namespace)
         except CcPipelineError as fault:
             log.warning(f"cc.duckdb was not published and still shows the earlier rows: {fault}")
 
 
-def record_publication(
-    instance: dg.DagsterInstance,
-    log: logging.Logger,
-    workspace: Workspace,
-    publication: Publication,
-    namespace: HomeNamespace,
-) -> None:
-    """Records a publication that no run of ``warehouse`` made, and evaluates its checks."""
-    metadata = publication_metadata(publication)
+def record_publication(instance: dg.DagsterInstance, publication: Publication, namespace: HomeNamespace) -> None:
+    """Records a publication that no run of ``warehouse`` made. Such a record is never deleted, so it has few words."""
+    metadata = {"dagster/row_count": publication.rows.get("captures", 0), "bytes": publication.bytes}
     instance.report_runless_asset_event(dg.AssetMaterialization(namespace.key("warehouse"), metadata=metadata))
-    for evaluation in evaluate_partitions(namespace, workspace, log, checks_of(["warehouse"]), ()):
-        instance.report_runless_asset_event(evaluation)
 
 
 def publication_metadata(publication: Publication) -> dict[str, dg.MetadataValue]:

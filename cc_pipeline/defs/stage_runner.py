@@ -243,7 +243,8 @@ class StageRunner:
         from cc_pipeline.maintenance.maintain import merge_and_publish  # noqa: PLC0415
 
         published = merge_and_publish(self._workspace)
-        record_publication(self.instance, _LOG, self._workspace, published, OWN_HOME)
+        record_publication(self.instance, published, OWN_HOME)
+        self._evaluate(["warehouse"])
         refuse_unpublished(self._workspace, initial_lag or PublicationLag("", None))
         return published
 

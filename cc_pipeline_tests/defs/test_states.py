@@ -93,7 +93,7 @@ def states_equal_the_lake(
 COUNTED = ("ASSET_MATERIALIZATION_PLANNED", "ASSET_MATERIALIZATION", "ASSET_CHECK_EVALUATION")
 
 
-@dg.asset(deps=["page_text"], partitions_def=OWN_HOME.pairs, backfill_policy=dg.BackfillPolicy.multi_run(200))
+@dg.asset(deps=["page_text"], partitions_def=OWN_HOME.pairs, backfill_policy=dg.BackfillPolicy.multi_run(50))
 def words(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
     """An asset of somebody else, behind the tables."""
     return dg.MaterializeResult(metadata={"partitions": len(context.partition_keys)})
