@@ -20,7 +20,7 @@ TARGETS = ("example.com", "example.org")
 KEYS = [f"{NEW}|{target}" for target in TARGETS]
 
 
-def test_partitions_of_deleted_runs_stay_recorded_at_32_kb_each(bucket: Bucket, tmp_path: Path) -> None:
+def test_partitions_of_deleted_runs_stay_recorded(bucket: Bucket, tmp_path: Path) -> None:
     settings = settings_of(bucket[0], tmp_path / "home")
     with open_workspace(settings) as workspace, open_instance(settings) as instance:
         harvest(workspace)
@@ -45,11 +45,9 @@ def test_partitions_of_deleted_runs_stay_recorded_at_32_kb_each(bucket: Bucket, 
                 assert after[key].tags["dagster/data_version"] == before[table][key].tags["dagster/data_version"]
             statuses = instance.get_status_by_partition(dg.AssetKey(table), KEYS, OWN_HOME.pairs)
             assert {*statuses.values()} == {dg.AssetPartitionStatus.MATERIALIZED}
-        size = sum(path.stat().st_size for path in (settings.dagster_home / "history").rglob("*") if path.is_file())
         events = settings.dagster_home / "history" / "runs"
         assert not [path for path in events.glob("*.db") if len(path.stem) == 36]
         assert trim_history(instance, workspace, OWN_HOME, now=later).restored == 0
-        assert size < 2_000_000
 
 
 @pytest.mark.parametrize("days", [10, 200])
