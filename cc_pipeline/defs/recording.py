@@ -20,7 +20,14 @@ from cc_pipeline import progress
 from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.metadata import as_table
 from cc_pipeline.defs.partitions import split_key
-from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, PlaceFault
+from cc_pipeline.errors import (
+    CcPipelineError,
+    EnvironmentFault,
+    Incomplete,
+    IndexIncomplete,
+    PlaceFault,
+    SourceRefuses,
+)
 from cc_pipeline.extraction.failure_isolation import Throttling, affects_all_targets
 
 #: Metadata of the failure of a step: its failed partitions.
@@ -94,9 +101,13 @@ class PartitionsFailed(Exception):
 
     @property
     def family(self) -> type[EnvironmentFault]:
-        """``Incomplete`` if the source did not return everything and nothing else is wrong, else
-        ``EnvironmentFault``."""
-        return Incomplete if all(isinstance(error, Incomplete) for error in self.errors.values()) else EnvironmentFault
+        """``EnvironmentFault``, or the kind of ``Incomplete`` if the source did not return everything and nothing else
+        is wrong."""
+        errors = self.errors.values()
+        if not all(isinstance(error, Incomplete) for error in errors):
+            return EnvironmentFault
+        kinds = (IndexIncomplete, SourceRefuses)
+        return next((kind for kind in kinds if any(isinstance(error, kind) for error in errors)), Incomplete)
 
 
 def describe_error(error: Exception) -> str:
