@@ -22,7 +22,7 @@ _NAME: Final = "ledger_balances"
 #: Slices whose rows of ``slices`` are in memory together.
 _SLICES_AT_ONCE: Final = 10_000
 _REPAIR: Final = "Rebuild these partitions: cc-pipeline doctor --repair"
-_RUN: Final = "The next run of these partitions updates them: the job extract_domain, or cc-pipeline run"
+_RUN: Final = "The next run of these partitions updates them: materialize them, or cc-pipeline run"
 
 
 @dataclass(frozen=True, slots=True)
