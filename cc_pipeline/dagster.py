@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def build_defs(
-    *,
     home: str | Path | None = None,
+    key_prefix: str | Sequence[str] | None = None,
+    *,
     source: str | None = None,
-    key_prefix: str | Sequence[str] = (),
     group: str | None = None,
     targets: Sequence[str] = (),
     automation: bool = False,
@@ -37,13 +37,14 @@ def build_defs(
 
     Raises ``cc_pipeline.errors.UserInputError`` for invalid arguments.
     """
-    from cc_pipeline.defs.declared.build import build_namespace, definitions  # noqa: PLC0415
+    from cc_pipeline.defs.build import build_home, build_namespace  # noqa: PLC0415
 
     locations = {"home": home, "source": source}
-    return definitions(build_namespace(_parts(key_prefix), group or "", automation, targets, locations, settings or {}))
+    namespace = build_namespace(_parts(key_prefix), group or "", targets, locations, settings or {})
+    return build_home(namespace, is_automatic=automation)
 
 
-def names(key_prefix: str | Sequence[str] = ()) -> "HomeNamespace":
+def names(key_prefix: str | Sequence[str] | None = None) -> "HomeNamespace":
     """Returns the names of the home with this prefix, for downstream assets of your own: ``names("books")`` has
     ``.key("page_text")``, the key of an asset, and the partition definitions ``.pairs`` (crawl × target), ``.crawl``
     and ``.target``."""
@@ -52,8 +53,8 @@ def names(key_prefix: str | Sequence[str] = ()) -> "HomeNamespace":
     return HomeNamespace(_parts(key_prefix), is_only_home=False)
 
 
-def _parts(key_prefix: str | Sequence[str]) -> tuple[str, ...]:
-    return (key_prefix,) if isinstance(key_prefix, str) else tuple(key_prefix)
+def _parts(key_prefix: str | Sequence[str] | None) -> tuple[str, ...]:
+    return (key_prefix,) if isinstance(key_prefix, str) else tuple(key_prefix or ())
 
 
 class _ScaffoldParams(BaseModel):

@@ -2,10 +2,10 @@
 
 import dagster as dg
 
-from cc_pipeline.defs.declared.build import everything
+from cc_pipeline.defs.build import build_own_home
 
 
 @dg.definitions
 def defs() -> dg.Definitions:
     """All assets, checks, jobs, sensors, schedules and resources of cc_pipeline."""
-    return everything()
+    return build_own_home()

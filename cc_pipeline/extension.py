@@ -15,10 +15,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    import dagster as dg
+
     from cc_pipeline.checks.check import Check
     from cc_pipeline.cli.command import Command
-    from cc_pipeline.defs.declarations import HomeDefinitions
     from cc_pipeline.defs.engines import RunEngine
+    from cc_pipeline.defs.home_namespace import HomeNamespace
     from cc_pipeline.lake.lake import TableSpec
     from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
 
@@ -46,7 +48,7 @@ class Extension:
     - ``settings``: a frozen dataclass.
     - ``engines`` extract the partitions of a run, by name.
     - ``commands`` by name.
-    - ``definitions``: assets, jobs, sensors and schedules of a home.
+    - ``definitions``: Dagster's, of a home: assets with their checks, jobs, sensors and schedules.
     - ``checks`` of its assets.
     """
 
@@ -59,7 +61,7 @@ class Extension:
     settings: Callable[[], type | None] = lambda: None
     engines: Callable[[], Mapping[str, Callable[[], RunEngine]]] = _no_names
     commands: Callable[[], Mapping[str, Command]] = _no_names
-    definitions: Callable[[], HomeDefinitions | None] = lambda: None
+    definitions: Callable[[HomeNamespace], dg.Definitions | None] = lambda _: None
     checks: Callable[[], Sequence[Check]] = _nothing
 
 

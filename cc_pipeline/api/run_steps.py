@@ -14,56 +14,53 @@ from cc_pipeline.errors import (
     EnvironmentFault,
     Incomplete,
     IndexIncomplete,
-    PlaceFault,
     SourceRefuses,
     UserInputError,
 )
 from cc_pipeline.progress import format_count
 
 if TYPE_CHECKING:
-    from cc_pipeline.defs.launcher import Launcher
+    from cc_pipeline.defs.stage_runner import StageRunner
     from cc_pipeline.workspace.workspace import Workspace
 
 #: The newest crawls that are checked for publication; one or two of them are only announced.
 _NEWEST_CRAWLS = 10
 #: The most crawls whose publication may be unknown. A source that does not answer for more of them answers nothing.
 _MAX_UNKNOWN_CRAWLS = 2
-#: Error classes by the names in Dagster's event log, which keeps names only: incomplete answers, and a disk or lake
-#: that cannot be written.
-_FAMILIES: dict[str | None, type[EnvironmentFault]] = {
-    **{error_class.__name__: error_class for error_class in (Incomplete, IndexIncomplete, SourceRefuses, PlaceFault)},
-    # one of its ranges, requested outside of a harvest
-    "RangeNotNow": SourceRefuses,
-}
+_REPEAT = "Run the command again: committed work is kept. If it fails again, see cc-pipeline doctor."
 
 
 def run_step(name: str, work: Callable[[], object], *, is_notice: bool = True, briefly: bool = False) -> None:
     """Calls ``work`` and reports how many seconds it took: with ``is_notice`` as a notice, else as part of the answer;
     with ``briefly`` only as a detail.
 
-    Raises ``EnvironmentFault`` with the reason if a run fails, ``Incomplete`` if it failed because the source did not
-    return everything.
+    Raises ``EnvironmentFault`` with the reason if partitions fail, ``Incomplete`` if the source did not return
+    everything; all other errors of ``work`` that stop it, as ``EnvironmentFault`` if they are of other classes.
     """
-    from cc_pipeline.defs.launcher import RunFailed
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from cc_pipeline.defs.recording import PartitionsFailed, describe_error
 
     started = time.monotonic()
     try:
         work()
-    except RunFailed as failed:
-        family = _FAMILIES.get(failed.error_class, Incomplete if failed.is_incomplete else EnvironmentFault)
-        problem, _, advice = failed.reason.partition("\n")
-        where = f"The failed run is {failed.run_id}; its log is in the UI (cc-pipeline ui)."
-        raise family(problem, f"{advice.rstrip('.')}. {where}" if advice else where) from failed
+    except (EnvironmentFault, UserInputError, OSError, SQLAlchemyError):
+        raise
+    except PartitionsFailed as failed:
+        problem, _, advice = str(failed).partition("\n")
+        raise failed.family(problem, advice or _REPEAT) from failed
+    except Exception as error:
+        problem, _, advice = describe_error(error).partition("\n")
+        raise EnvironmentFault(problem, advice or _REPEAT) from error
     show_line = get_reporter().detail if briefly else get_reporter().notice if is_notice else get_reporter().answer
     show_line(f"      {name:<10} {time.monotonic() - started:6.1f} s")
 
 
 def is_partial_failure(error: EnvironmentFault) -> bool:
-    """Whether an error of :func:`run_step` is about single partitions, while all other partitions of its runs were
-    done."""
-    from cc_pipeline.defs.launcher import RunFailed
+    """Whether an error of :func:`run_step` is about single partitions, while all others were done."""
+    from cc_pipeline.defs.recording import PartitionsFailed
 
-    return isinstance(error.__cause__, RunFailed) and bool(error.__cause__.failed)
+    return isinstance(error.__cause__, PartitionsFailed)
 
 
 def harvest_despite_gaps(harvest: Callable[[], object]) -> bool:
@@ -77,12 +74,6 @@ def harvest_despite_gaps(harvest: Callable[[], object]) -> bool:
         )
         return False
     return True
-
-
-def start_all_runs(runs: Iterable[object]) -> None:
-    """Consumes a lazy iterator of runs, which starts each of them in turn."""
-    for _ in runs:
-        pass
 
 
 def resolve_crawls(workspace: Workspace, crawls: Iterable[str]) -> list[str]:
@@ -190,12 +181,12 @@ def _confirm_build(workspace: Workspace, crawl: str, yes: bool, max_files: int |
     return True
 
 
-def build_indexes(launcher: Launcher, crawls: Iterable[str], max_files: int | None = None) -> None:
+def build_indexes(runner: StageRunner, crawls: Iterable[str], max_files: int | None = None) -> None:
     """Builds the indexes of crawls whose cost was agreed to. Files that the source does not return now become index
     gaps."""
     for crawl in crawls:
         try:
-            run_step("build", partial(launcher.build_index, crawl, max_files), is_notice=False)
+            run_step("build", partial(runner.build_index, crawl, max_files), is_notice=False)
         except Incomplete as fault:
             get_reporter().note(f"{fault.problem}. {fault.advice}")
 
@@ -221,9 +212,9 @@ def report_damage(workspace: Workspace, crawls: Iterable[str]) -> None:
 
 
 def harvest_crawls(workspace: Workspace, crawls: Sequence[str], *, refresh: bool = False) -> None:
-    """Materializes the index assets of ``crawls``; ``refresh`` is as for ``Launcher.harvest``. Raises
-    ``EnvironmentFault`` if the run fails, ``IndexIncomplete`` if it fails because index files could not be read."""
-    from cc_pipeline.defs.launcher import Launcher
+    """Materializes the index assets of ``crawls``; ``refresh`` is as for ``StageRunner.harvest``. Raises
+    ``EnvironmentFault``; ``IndexIncomplete`` if index files could not be read."""
+    from cc_pipeline.defs.stage_runner import StageRunner
 
-    with Launcher(workspace) as launcher, get_reporter().bars():
-        run_step("index", lambda: launcher.harvest(crawls, refresh=refresh))
+    with StageRunner(workspace) as runner, get_reporter().bars():
+        run_step("index", lambda: runner.harvest(crawls, refresh=refresh))

@@ -1,4 +1,4 @@
-"""Materializes the asset graph for targets in crawls through Dagster in this process."""
+"""Extracts targets from crawls: harvests, looks up, fetches, parses and publishes, and reports it to Dagster."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.claim import claim_existing_home
 
 if TYPE_CHECKING:
-    from cc_pipeline.defs.launcher import Launcher
+    from cc_pipeline.defs.stage_runner import StageRunner
     from cc_pipeline.extraction.crawl_plan import CrawlPlan, PartitionChange
     from cc_pipeline.lake.slice import Slice
     from cc_pipeline.records.range_plan import FetchEstimate
@@ -207,10 +207,10 @@ def _publish(settings: Settings) -> None:
     from cc_pipeline.workspace.workspace import open_workspace
 
     with report_disk_faults(settings.home), open_workspace(settings) as workspace:
-        from cc_pipeline.defs.launcher import Launcher
+        from cc_pipeline.defs.stage_runner import StageRunner
 
-        with Launcher(workspace) as launcher, get_reporter().bars():
-            run_step("cc.duckdb", launcher.publish_changes, is_notice=False)
+        with StageRunner(workspace) as runner, get_reporter().bars():
+            run_step("cc.duckdb", runner.publish_changes, is_notice=False)
 
 
 def _make_skipped_fault(
@@ -403,30 +403,30 @@ def materialize(
         # a crawl that is in no list gets its row after it was found by its name; a wrong name is reported before
         # Dagster loads
         crawl_ids = resolve_crawls(workspace, crawls)
-        from cc_pipeline.defs.launcher import Launcher
+        from cc_pipeline.defs.stage_runner import StageRunner
 
         def plan_crawls() -> list[CrawlPlan]:
             return [plan_crawl(workspace, crawl, slugs) for crawl in crawl_ids]
 
-        launcher = stack.enter_context(Launcher(workspace))
-        launcher.refuse_too_many(crawl_ids, targets)
-        run_step("crawls", launcher.list_new_crawls, is_notice=False, briefly=briefly)
-        launcher.add_targets(targets, crawl_ids)
-        build_indexes(launcher, to_build)
+        runner = stack.enter_context(StageRunner(workspace))
+        runner.refuse_too_many(crawl_ids, targets)
+        run_step("crawls", runner.list_new_crawls, is_notice=False, briefly=briefly)
+        runner.add_targets(targets, crawl_ids)
+        build_indexes(runner, to_build)
         report_damage(workspace, to_build)
         before = now = plan_crawls()
         if short_ways:
             workspace.index_choices.update(ways_of(workspace, before, targets))
             for line in explain_index_choices(workspace.index_choices):
                 show_line(line)
-        harvested: list[object] = []
+        harvested: list[str] = []
         unanswered: set[str] = set()
         indexed_crawls = [crawl for crawl in crawl_ids if indexed and crawl not in workspace.index_choices]
         try:
             is_complete = harvest_despite_gaps(
                 lambda: run_step(
                     "index",
-                    lambda: harvested.extend(launcher.harvest_changed(indexed_crawls)),
+                    lambda: harvested.extend(runner.harvest_changed(indexed_crawls)),
                     is_notice=False,
                     briefly=briefly,
                 )
@@ -442,20 +442,20 @@ def materialize(
         if harvested or not is_complete:
             now = [replan_with_new_indexes(workspace, crawl_plan) for crawl_plan in before]
         answered = [crawl for crawl in crawl_ids if crawl not in unanswered]
-        runs: list[object] = []
+        made: list[str] = []
         try:
             run_step(
-                "pages", lambda: runs.extend(launcher.extract(answered, targets, now)), is_notice=False, briefly=briefly
+                "pages", lambda: made.extend(runner.extract(answered, targets, now)), is_notice=False, briefly=briefly
             )
         except EnvironmentFault as error:
             if not (is_partial_failure(error) or isinstance(error, Incomplete)):
                 raise
             trouble = error
-        # without a run of this or another process, nothing has changed
-        after = plan_crawls() if runs or trouble or launcher.has_waited else now
-        forgotten = _remove_empty_targets(launcher, workspace, after, *unfound) if unfound else []
+        # if nothing was due, nothing has changed
+        after = plan_crawls() if made or trouble else now
+        forgotten = _remove_empty_targets(runner, workspace, after, *unfound) if unfound else []
         if not briefly or _is_publication_old(workspace):
-            run_step("cc.duckdb", launcher.publish_changes, is_notice=False, briefly=briefly)
+            run_step("cc.duckdb", runner.publish_changes, is_notice=False, briefly=briefly)
         afterwards(workspace, before, after, forgotten)
     return trouble
 
@@ -468,7 +468,7 @@ def _is_publication_old(workspace: Workspace) -> bool:
 
 
 def _remove_empty_targets(
-    launcher: Launcher,
+    runner: StageRunner,
     workspace: Workspace,
     crawl_plans: Sequence[CrawlPlan],
     unfound: dict[str, list[Slice]],
@@ -476,7 +476,7 @@ def _remove_empty_targets(
 ) -> list[str]:
     """Adds to ``unfound`` the slices that these crawls have of it. After the ``last`` crawls it removes targets without
     any capture."""
-    unfound |= {slug: [] for slug in sorted(launcher.new_targets)}
+    unfound |= {slug: [] for slug in sorted(runner.new_targets)}
     for slug in [*unfound]:
         target_plans = [crawl_plan for crawl_plan in crawl_plans if slug in crawl_plan.target_slices.requested]
         if all(crawl_plan.has_no_captures(slug) for crawl_plan in target_plans):
@@ -489,7 +489,7 @@ def _remove_empty_targets(
         return []
     from cc_pipeline.defs.purging import forget_unfound_targets
 
-    return forget_unfound_targets(workspace, launcher.instance, unfound)
+    return forget_unfound_targets(workspace, runner.instance, unfound)
 
 
 def _use_other_indexes(

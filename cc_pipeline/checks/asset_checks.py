@@ -17,12 +17,8 @@ from cc_pipeline.progress import format_count, list_first
 if TYPE_CHECKING:
     from cc_pipeline.workspace.workspace import Workspace
 
-#: Labels of stages (``lake/slice.py``, which is heavy).
-_INDEX_STAGES: Final = ("manifest", "row_groups")
-_EXTRACTION: Final = ("locate", "fetch", "parse")
 
-
-@check("crawls", step="crawl_list_checks")
+@check("crawls")
 def crawl_list_current(workspace: Workspace, _: Scope) -> CheckResult:
     """The table has the crawls of the published list."""
     from cc_pipeline.errors import EnvironmentFault
@@ -54,7 +50,7 @@ def crawl_list_current(workspace: Workspace, _: Scope) -> CheckResult:
     )
 
 
-@check("index_manifest", step="index_checks", unit="crawl", stages=_INDEX_STAGES)
+@check("index_manifest", unit="crawl")
 def as_the_catalog_expects(workspace: Workspace, scope: Scope) -> CheckResult:
     """Each path list has every file once, in its own crawl, and as many files as the catalog was built from."""
     from cc_pipeline.checks.tables import manifest_verdict
@@ -62,7 +58,7 @@ def as_the_catalog_expects(workspace: Workspace, scope: Scope) -> CheckResult:
     return manifest_verdict(workspace, scope)
 
 
-@check("index_footers", step="index_checks", unit="crawl", stages=_INDEX_STAGES)
+@check("index_footers", unit="crawl")
 def every_footer_is_kept(workspace: Workspace, scope: Scope) -> CheckResult:
     """The home has a footer of each listed index file of the selected subsets."""
     from cc_pipeline.checks.tables import footers_verdict
@@ -79,7 +75,7 @@ def _make_index_check(name: str, description: str) -> Check:
         return index_verdict(workspace, name, scope)
 
     verdict.__doc__ = description
-    decorate = check("row_groups", step="index_checks", name=name, unit="crawl", stages=("row_groups",))
+    decorate = check("row_groups", name=name, unit="crawl")
     return decorate(verdict)
 
 
@@ -90,7 +86,7 @@ _INDEX_CHECKS: Final = (
 )
 
 
-@check("captures", step="extraction_checks")
+@check("captures")
 def index_complete(workspace: Workspace, _: Scope) -> CheckResult:
     """No partition has missing captures because of gaps in an index."""
     from cc_pipeline.extraction.lookup_notes import describe_completeness as describe
@@ -108,7 +104,7 @@ def index_complete(workspace: Workspace, _: Scope) -> CheckResult:
     return CheckResult("index_complete", "error", message, {"incomplete partitions": len(partial)})
 
 
-@check("records", step="extraction_checks", unit="partition", stages=_EXTRACTION)
+@check("records", unit="partition", blocking=True)
 def ledger_balances(workspace: Workspace, scope: Scope) -> CheckResult:
     """In every partition: captures = records = planned, pages = records where they were parsed, and each table has the
     rows that were committed."""
@@ -117,7 +113,7 @@ def ledger_balances(workspace: Workspace, scope: Scope) -> CheckResult:
     return conservation_verdict(workspace, scope)
 
 
-@check("records", step="extraction_checks", unit="partition", stages=("fetch",))
+@check("records", unit="partition", blocking=True)
 def stored_files(workspace: Workspace, scope: Scope) -> CheckResult:
     """The files of stored records exist as long as their rows need them."""
     from cc_pipeline.lake.slice import Slice
@@ -141,7 +137,7 @@ def stored_files(workspace: Workspace, scope: Scope) -> CheckResult:
     return CheckResult("stored_files", "ok", "the bytes of all stored records are there", metrics)
 
 
-@check("records", step="extraction_checks")
+@check("records")
 def nothing_missing(workspace: Workspace, _: Scope) -> CheckResult:
     """Every planned capture is stored, or its loss is final."""
     from cc_pipeline.checks.tables import missing_captures_verdict
@@ -149,17 +145,17 @@ def nothing_missing(workspace: Workspace, _: Scope) -> CheckResult:
     return missing_captures_verdict(workspace.lake)
 
 
-#: This check reads Dagster's instance, not the lake.
+#: This check is about the run, not the lake.
 no_failed_partitions: Final = Check(
     asset="page_metadata",
     name="no_failed_partitions",
-    description="Each partition that failed in any run was materialized since.",
-    step="page_checks",
+    description="The last run over the partition made it.",
     verdict=None,
+    unit="partition",
 )
 
 
-@check("built_index", step="built_index_checks", unit="crawl")
+@check("built_index", unit="crawl")
 def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
     """Each archive file in the list of a crawl without a published index has an index in this home, and all of it was
     read."""
@@ -198,7 +194,7 @@ def every_file_is_indexed(workspace: Workspace, scope: Scope) -> CheckResult:
     return CheckResult(name, "ok", message, dict(metrics))
 
 
-@check("warehouse", step="warehouse_checks")
+@check("warehouse")
 def rows_as_in_the_lake(workspace: Workspace, scope: Scope) -> CheckResult:
     """The published file can be read, shows the rows that count in the lake, and is not far behind."""
     from cc_pipeline.checks.outputs import published_verdict

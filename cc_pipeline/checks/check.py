@@ -1,11 +1,11 @@
 """Declares checks: each is a function on tables or files, with its name and the data that it reads.
 
-Checks report beside the assets and never stop a run. ``defs/checks/`` evaluates them in Dagster.
+``defs/checks.py`` evaluates them in Dagster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -23,28 +23,25 @@ Unit = Literal["partition", "crawl", "whole"]
 class Check:
     """A check of ``asset``, whose name has no prefix here. No other check of the asset has its ``name``.
 
-    ``unit`` is the kind of item that it examines. ``stages`` are the labels of the stages whose commits it examines.
-    Without them, an evaluation outside of a run over partitions examines everything, so it must cost little. ``step``
-    is the step of Dagster that evaluates it, together with the others of this name. Without a ``verdict``, the check
-    reads the failed partitions from Dagster's instance instead of the lake.
+    ``unit`` is the kind of item that it examines; one of everything examines the whole lake in each run, so it must
+    cost little. If a ``blocking`` check is red, assets behind its own are not made in the same run. Without a
+    ``verdict``, the check is about the run itself: which partitions it made.
     """
 
     asset: str
     name: str
     description: str
-    step: str
     verdict: Verdict | None
     unit: Unit = "whole"
-    stages: Sequence[str] = ()
+    blocking: bool = False
 
 
 def check(
     asset: str,
     *,
-    step: str,
     name: str = "",
     unit: Unit = "whole",
-    stages: Sequence[str] = (),
+    blocking: bool = False,
 ) -> Callable[[Verdict], Check]:
     """Makes a :class:`Check` of a function. The function's name is the default for ``name``, its docstring is the
     description. A module of checks is loaded with the definitions of a home, so the function imports heavy modules when
@@ -56,10 +53,9 @@ def check(
             asset=asset,
             name=name or verdict.__name__,
             description=description,
-            step=step,
             verdict=verdict,
             unit=unit,
-            stages=stages,
+            blocking=blocking,
         )
 
     return make_check

@@ -25,7 +25,7 @@ _NAME: Final = "ledger_balances"
 _SLICES_AT_ONCE: Final = 10_000
 _REPAIR: Final = "Rebuild these partitions: cc-pipeline doctor --repair"
 _CONTINUE: Final = "A run may have been killed: run these targets again with cc-pipeline run."
-_RUN: Final = "The next run of these partitions updates them: the job extract_domain, or cc-pipeline run"
+_RUN: Final = "The next run of these partitions updates them: materialize them, or cc-pipeline run"
 
 
 @dataclass(frozen=True, slots=True)

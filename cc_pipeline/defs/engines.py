@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cc_pipeline.settings import Settings
     from cc_pipeline.workspace.workspace import Workspace
 
-#: The engine of the core.
+#: The engine of the core: processes of this machine.
 LOCAL: Final = "local"
 #: A partition: crawl and slug of the target.
 Partition: TypeAlias = tuple[str, str]
@@ -46,19 +46,14 @@ class RunEngine(Protocol):
         workspace: Workspace,
         partitions: Sequence[Partition],
         tables: Collection[str],
-        on_start: Callable[[Sequence[Partition]], None],
     ) -> Iterator[PartitionResult]:
         """Makes ``tables`` of ``partitions`` as :func:`~cc_pipeline.extraction.run.extract` does, and yields each
-        finished one. ``on_start`` is called with partitions before any work on them; ``context`` is the step of the
-        run."""
+        finished one. ``context`` is the step of the run."""
         ...
 
 
-class LocalRunEngine:
-    """Runs in the processes of this machine."""
-
+class _LocalRunEngine:
     def check_ready(self, settings: Settings) -> None:
-        """Raises ``EnvironmentFault`` if the tables cannot be published."""
         from cc_pipeline.lake.published_file import check_views  # noqa: PLC0415  # loads DuckDB
 
         check_views(settings)
@@ -70,21 +65,16 @@ class LocalRunEngine:
         return LOCAL
 
     def extract(
-        self,
-        context: StepContext,
-        workspace: Workspace,
-        partitions: Sequence[Partition],
-        tables: Collection[str],
-        on_start: Callable[[Sequence[Partition]], None],
+        self, context: StepContext, workspace: Workspace, partitions: Sequence[Partition], tables: Collection[str]
     ) -> Iterator[PartitionResult]:
         from cc_pipeline.extraction.run import extract  # noqa: PLC0415  # a doctor needs none of it
 
-        return extract(workspace, partitions, tables, on_begin=on_start)
+        return extract(workspace, partitions, tables)
 
 
 def find_engine(name: str) -> RunEngine:
     """Returns the engine called ``name``. Raises ``UserInputError`` with the available engines."""
-    factories: dict[str, Callable[[], RunEngine]] = {LOCAL: LocalRunEngine}
+    factories: dict[str, Callable[[], RunEngine]] = {LOCAL: _LocalRunEngine}
     for extension in extensions():
         factories |= extension.engines()
     if name not in factories:

@@ -10,14 +10,30 @@ from typing import Any, Final
 
 import dagster as dg
 
-from cc_pipeline.defs.partitions import HOME_TAG
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.settings import PREFIX, Settings, load_settings
+from cc_pipeline.settings import PREFIX, Settings, load_settings, owners
+from cc_pipeline.workspace.workspace import Workspace
 
 #: The resource key of the workspace in our own code location: people write it into the configuration of runs.
 WORKSPACE: Final = "workspace"
 #: Variables with the locations of one home.
 _HOME_VARIABLES: Final = frozenset(PREFIX + name for name in ("HOME", "SOURCE", "LAKE", "COLLINFO"))
+#: The jobs of a home, and the assets over crawl × target.
+JOBS: Final = (
+    "harvest_crawl",
+    "build_index",
+    "repair_statistics",
+    "extract_targets",
+    "publish",
+    "maintenance",
+    "trim_history",
+    "check_everything",
+    "purge_target",
+)
+TABLES: Final = ("captures", "records", "page_metadata", "page_text", "page_links", "feed_items")
+#: The name under which ``workspace.yaml`` loads the definitions; states of sensors and schedules are stored by it.
+LOCATION: Final = "cc_pipeline"
+_OWNER: Final = re.compile(r"team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s][^@\s.]*\.[^@\s]+")
 _PART: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
@@ -28,15 +44,13 @@ class HomeNamespace:
 
     ``prefix`` goes before every name that has to be unique: keys of assets have it as parts, all other names as words.
     ``group`` replaces the groups. ``is_only_home``: the code location and its instance belong to this home only.
-    ``automation``: sensors and schedules are on from the start. ``targets`` are watched beside those of the home's
-    watch list. ``places`` are its ``home`` and ``source`` if they were chosen; ``settings`` are the other chosen
-    settings, as texts by variable.
+    ``targets`` are watched beside those of the home's watch list. ``places`` are its ``home`` and ``source`` if they
+    were chosen; ``settings`` are the other chosen settings, as texts by variable.
     """
 
     prefix: tuple[str, ...] = ()
     group: str = ""
     is_only_home: bool = True
-    automation: bool = False
     targets: tuple[str, ...] = ()
     places: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -65,10 +79,25 @@ class HomeNamespace:
         """Returns the keys of assets, by their paths."""
         return [self.key(*path) for path in paths]
 
+    def owns(self, run: dg.DagsterRun) -> bool:
+        """Whether a run belongs to this home: it is of one of its jobs or assets."""
+        if self.is_only_home:
+            return True
+        keys = run.asset_selection or ()
+        return run.job_name in {self.qualify(job) for job in JOBS} or any(
+            tuple(key.path[: len(self.prefix)]) == self.prefix and key.path[-1] in TABLES for key in keys
+        )
+
     @property
-    def tags(self) -> dict[str, str]:
-        """The tags of every run of its jobs."""
-        return {} if self.is_only_home else {HOME_TAG: self.resource}
+    def owners(self) -> list[str]:
+        """The owners of its assets, as Dagster accepts them. Raises ``UserInputError``."""
+        names = list(owners())
+        for owner in names:
+            if not _OWNER.fullmatch(owner):
+                raise UserInputError(
+                    f"CC_PIPELINE_OWNERS names {owner!r}: write mail addresses and team:NAME, with commas"
+                )
+        return names
 
     @property
     def resource(self) -> str:
@@ -85,9 +114,10 @@ class HomeNamespace:
         }
         return load_settings({**env, **self.settings}, **{**self.places, **overrides})
 
-    def workspace(self, context: Any) -> Any:
+    def workspace(self, context: Any) -> Workspace:
         """Returns the open workspace of a run or a tick."""
-        return getattr(context.resources, self.resource)
+        workspace: Workspace = getattr(context.resources, self.resource).workspace
+        return workspace
 
     @property
     def crawl(self) -> dg.DynamicPartitionsDefinition:

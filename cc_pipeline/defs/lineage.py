@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import dagster as dg
@@ -12,13 +12,11 @@ import pyarrow as pa
 from cc_pipeline.capture_columns import KEY_NAMES, RECORD_KEY_NAMES
 from cc_pipeline.columns import Column
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, CONDITION_COLUMNS, INDEX_COLUMN_NAMES, LATER_COLUMNS
-from cc_pipeline.defs.declarations import Asset, Columns
 from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.documents.schemas import PROVENANCE_COLUMNS, SCHEMAS
-from cc_pipeline.errors import UserInputError
 from cc_pipeline.records.schema import RECORD_SCHEMA
 
-#: Assets of Common Crawl, by their role here; ``defs/assets/commoncrawl`` describes them.
+#: Assets of Common Crawl, by their role here; ``defs/assets/common_crawl.py`` describes them.
 COLLINFO: Final = dg.AssetKey(["commoncrawl", "collinfo"])
 PATH_LISTS: Final = dg.AssetKey(["commoncrawl", "path_lists"])
 COLUMNAR_INDEX: Final = dg.AssetKey(["commoncrawl", "columnar_index"])
@@ -27,7 +25,8 @@ URL_INDEX_2012: Final = dg.AssetKey(["commoncrawl", "url_index_2012"])
 ARCHIVES: Final = dg.AssetKey(["commoncrawl", "archives"])
 WHOLE_FILES: Final = dg.AssetKey(["commoncrawl", "whole_files"])
 
-_OWNER: Final = re.compile(r"team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s][^@\s.]*\.[^@\s]+")
+#: The source columns of each column.
+Columns = Mapping[str, Sequence[tuple[dg.AssetKey, str]]]
 _Columns = dict[str, tuple[tuple[dg.AssetKey, str], ...]]
 _CAPTURES, _RECORDS = dg.AssetKey("captures"), dg.AssetKey("records")
 #: The column that stands for the bytes of a record, and the columns that locate the stored bytes.
@@ -90,13 +89,15 @@ def describe_sources(columns: Columns, column: str) -> str:
     return ", ".join(f"{asset.path[-1]}.{name}" for asset, name in columns.get(column, ()))
 
 
-def table_metadata(asset: Asset, namespace: HomeNamespace) -> dict[str, Any]:
-    """Returns the name and columns of an asset's table, and the lineage of the columns: metadata that is known before
-    the first materialization."""
-    metadata: dict[str, Any] = {"dagster/column_schema": _column_schema(asset.columns, asset.lineage)}
-    if asset.lineage:
-        metadata["dagster/column_lineage"] = _column_lineage(asset.lineage, namespace)
-    return metadata | {"dagster/table_name": ".".join((*namespace.prefix, asset.table or asset.name))}
+def table_metadata(
+    namespace: HomeNamespace, table: str, columns: Sequence[Column], lineage: Columns = MappingProxyType({})
+) -> dict[str, Any]:
+    """Returns the name and columns of a table, and the lineage of the columns: metadata that is known before the first
+    materialization."""
+    metadata: dict[str, Any] = {"dagster/column_schema": _column_schema(columns, lineage)}
+    if lineage:
+        metadata["dagster/column_lineage"] = _column_lineage(lineage, namespace)
+    return metadata | {"dagster/table_name": ".".join((*namespace.prefix, table))}
 
 
 def event_metadata(name: str, columns: Sequence[Column], namespace: HomeNamespace) -> dict[str, Any]:
@@ -147,11 +148,3 @@ def _type(data_type: pa.DataType) -> str:
 
 def _described(note: str, sources: str) -> str:
     return f"{note} [from {sources}]" if sources else note
-
-
-def checked_owners(owners: Sequence[str]) -> list[str]:
-    """Returns owners as Dagster accepts them: mail addresses and ``team:NAME``. Raises ``UserInputError``."""
-    for owner in owners:
-        if not _OWNER.fullmatch(owner):
-            raise UserInputError(f"CC_PIPELINE_OWNERS names {owner!r}: write mail addresses and team:NAME, with commas")
-    return list(owners)

@@ -1,261 +1,218 @@
 """Records each partition of a step when it is done; each partition fails by itself.
 
-Dagster's own way is one result for each asset: it records all partitions of the run at its end, with the same metrics,
-and none if one fails.
+Dagster's own results record all partitions of a run at its end, and none if one fails. So a step yields an event for
+each partition, in a run; a command reports the same events without a run.
 """
 
 from __future__ import annotations
 
+import logging
+import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import replace
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
 import dagster as dg
 
-from cc_pipeline.defs.checks.check_runs import check_made_partitions
+from cc_pipeline import progress
 from cc_pipeline.defs.home_namespace import HomeNamespace
-from cc_pipeline.defs.internals import find_dependent_assets
-from cc_pipeline.defs.partitions import PARTITION_TAG, StepContext, keys_of_range, range_of
-from cc_pipeline.defs.run_failures import FAILED, FailedPartition, failed_partitions_table
-from cc_pipeline.defs.run_notes import note_tried
-from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault, UserInputError, disk_is_full
-from cc_pipeline.extraction.failure_isolation import affects_all_targets, find_throttled_object
-from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline.defs.metadata import as_table
+from cc_pipeline.defs.partitions import split_key
+from cc_pipeline.errors import (
+    CcPipelineError,
+    EnvironmentFault,
+    Incomplete,
+    IndexIncomplete,
+    PlaceFault,
+    SourceRefuses,
+)
+from cc_pipeline.extraction.failure_isolation import Throttling, affects_all_targets
 
+#: Metadata of the failure of a step: its failed partitions.
+FAILED: Final = "failed partitions"
 #: The most failed partitions in the message of a run, and in its metadata.
 _MAX_NAMED_PARTITIONS = 5
 _MAX_TABLE_ROWS = 1_000
 #: The most characters of a reason in the metadata.
 _MAX_REASON_LENGTH = 500
-_FREE_SPACE = "Free some space; committed work is kept, and the next run continues from there"
-_MEND = "Fix what the reason names (the run's log has all of it), then materialize this partition again"
+#: Seconds between two lines of progress of one stage in a run's log.
+_EVERY_SECONDS = 5.0
 
 #: Metadata of a partition, and the version of its data if it is known.
 Described: TypeAlias = tuple[Mapping[str, dg.MetadataValue], str | None]
+Events: TypeAlias = Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]
 
 
-def read_planned_keys(context: dg.AssetExecutionContext) -> list[str]:
-    """Returns the keys of a step's partitions: those that Dagster planned when it created the run, however it was
-    launched.
+@dataclass(slots=True)
+class PartitionLog:
+    """The results of the partitions of one step or command: ``described`` has the metadata of those that were made, by
+    key and asset, ``errors`` the first error of each failed one."""
 
-    ``context.partition_keys`` is not used: in a run of a job's backfill it is the backfill's first partition. Raises
-    ``UserInputError`` for a run without partitions.
-    """
-    first, last = range_of(context.run.tags)
-    if not first:
-        raise UserInputError(
-            "the run names no partition\nChoose some in the UI. The job extract_targets takes any of them, in its "
-            "configuration"
-        )
-    key_tuples = keys_of_range(first, last, _keys_by_dimension(context.instance, context.assets_def.partitions_def))
-    if not key_tuples:
-        raise UserInputError(
-            f"nothing was run: the first or the last partition of the range {first} to {last} no longer exists. Launch "
-            "a run of existing partitions"
-        )
-    return ["|".join(keys) for keys in key_tuples]
+    namespace: HomeNamespace
+    log: logging.Logger
+    described: dict[str, Mapping[str, Described]] = field(default_factory=dict)
+    errors: dict[str, Exception] = field(default_factory=dict)
 
-
-def read_job_partition(context: dg.OpExecutionContext) -> str:
-    """Returns the partition of a run of a job of one op. Raises ``UserInputError`` for a run without one."""
-    key = context.run.tags.get(PARTITION_TAG, "")
-    if not key:
-        raise UserInputError("the run names no partition\nChoose one in the Launchpad")
-    return key
-
-
-def _keys_by_dimension(instance: dg.DagsterInstance, definition: dg.PartitionsDefinition | None) -> list[Sequence[str]]:
-    """Returns all keys of each dimension of an asset's partitions, in Dagster's order."""
-    if isinstance(definition, dg.MultiPartitionsDefinition):
-        dimension_partitions = [dimension.partitions_def for dimension in definition.partitions_defs]
-    else:
-        dimension_partitions = [definition] if definition is not None else []
-    return [partitions.get_partition_keys(dynamic_partitions_store=instance) for partitions in dimension_partitions]
-
-
-class PartitionRun:
-    """One step over the partitions ``keys``, and the result of each. It has no outputs, since Dagster would record all
-    partitions of the run with each. So no later step runs, and the checks are evaluated here.
-
-    With ``from_config``, a person or a program wrote the keys: those that are no partitions fail by themselves, and
-    ``remaining_keys`` are the others."""
-
-    def __init__(
-        self,
-        context: StepContext,
-        workspace: Workspace,
-        namespace: HomeNamespace,
-        keys: Sequence[str],
-        assets: Iterable[str],
-        *,
-        from_config: bool = False,
-    ) -> None:
-        self._context = context
-        self._workspace = workspace
-        self._namespace = namespace
-        self._assets = list(assets)
-        self._failed: list[FailedPartition] = []
-        self._errors: dict[str, Exception] = {}
-        self._requested_keys = list(keys)
-        self.remaining_keys = list(keys)
-        if from_config:
-            if not keys:
-                raise UserInputError('the run names no partition\nName some: {"CC-MAIN-2024-22": ["example.com"]}')
-            self._leave_out_unknown()
-        elif isinstance(context, dg.AssetExecutionContext):
-            _refuse_dependent_assets(context)
-
-    @contextmanager
-    def track_attempts(self) -> Iterator[None]:
-        """Wraps the work on partitions. If it ends early for a reason that affects all partitions (a full disk, an
-        unavailable source, a signal), the run notes only the partitions that failed by themselves as tried: the others
-        have not failed, and are due again."""
-        self.mark_started(())
-        try:
-            yield
-        except BaseException as error:
-            if not isinstance(error, Exception) or isinstance(error, EnvironmentFault) or affects_all_targets(error):
-                # partitions that were only located were reported with this error
-                failed_keys = [
-                    key
-                    for key, partition_error in self._errors.items()
-                    if partition_error is not error and not affects_all_targets(partition_error)
-                ]
-                if find_throttled_object(error) is not None:
-                    # the source refuses all requests, so the partitions that met it first did not fail either
-                    failed_keys = [key for key in failed_keys if find_throttled_object(self._errors[key]) is None]
-                # the cause, such as a full disk, may prevent this write too
-                with suppress(Exception):
-                    self._note_tried(failed_keys)
-            if not isinstance(error, CcPipelineError) and disk_is_full(error):
-                raise PlaceFault(f"the disk is full ({str(error).partition(chr(10))[0]})", _FREE_SPACE) from error
-            raise
-
-    def mark_started(self, keys: Iterable[str]) -> None:
-        """Notes that ``keys`` are being tried from now on. If the process is killed, one of them may be the cause."""
-        self._note_tried([*self._errors, *keys])
-
-    def _note_tried(self, keys: Iterable[str]) -> None:
-        note_tried(self._context.instance, self._context.run.run_id, keys)
-
-    def record_done(self, key: str, metadata_by_asset: Mapping[str, Described]) -> Iterator[dg.AssetMaterialization]:
+    def record_done(self, key: str, described: Mapping[str, Described]) -> Iterator[dg.AssetMaterialization]:
         """Yields the records of a partition: one for each asset that was made."""
-        partition, partition_tags = _event_partition(key)
-        for asset, (metadata, version) in metadata_by_asset.items():
-            tags = partition_tags | ({} if version is None else {"dagster/data_version": version})
-            yield dg.AssetMaterialization(
-                self._namespace.key(asset), partition=partition, metadata=dict(metadata), tags=tags
-            )
+        self.described[key] = described
+        for asset, (metadata, version) in described.items():
+            yield materialization(self.namespace.key(asset), key, metadata, version)
 
-    def record_failure(self, key: str, error: Exception, assets: Iterable[str] | None = None) -> None:
-        """Records that ``assets`` (default: all of the step) of a partition were not made, with the reason on its
-        page."""
-        is_own_error = isinstance(error, CcPipelineError)
-        self._errors[key] = error
-        self._failed.append(FailedPartition(key, type(error).__name__, str(error) if is_own_error else repr(error)))
-        error_text = str(error) if is_own_error else "".join(traceback.format_exception(error)).rstrip()
-        self._context.log.error(f"{key} failed: {error_text}")
-        partition, partition_tags = _event_partition(key)
-        for asset in self._assets if assets is None else assets:
-            metadata = failure_metadata(self._failed[-1].reason, self._context.run.run_id)
-            observed = dg.AssetObservation(
-                self._namespace.key(asset), partition=partition, metadata=metadata, tags=partition_tags
-            )
-            self._context.log_event(observed)
+    def record_failure(self, key: str, error: Exception) -> None:
+        """Notes why a partition, or some of its assets, were not made."""
+        self.errors[key] = error
+        text = str(error) if isinstance(error, CcPipelineError) else "".join(traceback.format_exception(error))
+        self.log.error(f"{key} failed: {text.rstrip()}")
+
+    @property
+    def made_keys(self) -> list[str]:
+        """The partitions that were made without an error."""
+        return [key for key in self.described if key not in self.errors]
 
     @property
     def reasons(self) -> dict[str, str]:
-        """The first line of the reason of each failed partition so far, by key."""
-        return {failure.partition: failure.reason.partition("\n")[0] for failure in self._failed}
+        """The reason of each failed partition: the message of its error, and on further lines what to do."""
+        return {key: describe_error(error) for key, error in self.errors.items()}
 
-    def end(self) -> Iterator[dg.AssetCheckEvaluation]:
-        """Evaluates the checks of the made partitions. Raises ``dg.Failure`` with the list of failed partitions, if
-        any."""
-        failed = self.reasons
-        made_keys = [key for key in self._requested_keys if key not in failed]
-        yield from check_made_partitions(
-            self._context, self._workspace, self._namespace, self._assets, made_keys, failed
-        )
-        if self._failed:
-            raise dg.Failure(
-                summarize_failures(self._failed, len(self._requested_keys)),
-                {
-                    "partitions failed": len(self._failed),
-                    FAILED: failed_partitions_table(
-                        replace(failure, reason=failure.reason[:_MAX_REASON_LENGTH])
-                        for failure in self._failed[:_MAX_TABLE_ROWS]
-                    ),
-                },
-            )
-
-    def _leave_out_unknown(self) -> None:
-        crawls = set(self._namespace.crawl_keys(self._context.instance))
-        domains = set(self._namespace.target_keys(self._context.instance))
-        for key in list(self.remaining_keys):
-            crawl, _, domain = key.partition("|")
-            if crawl in crawls and domain in domains:
-                continue
-            self.remaining_keys.remove(key)
-            problem = f"{crawl!r} is no crawl" if crawl not in crawls else f"{domain!r} is no target"
-            advice = (
-                "to list crawls: cc-pipeline crawls" if crawl not in crawls else "to add it: cc-pipeline targets add"
-            )
-            self.record_failure(key, UserInputError(f"{problem} of which this home has a partition key; {advice}"), ())
-
-
-def _refuse_dependent_assets(context: dg.AssetExecutionContext) -> None:
-    """Raises ``UserInputError`` if the run has assets that depend on this step's: Dagster would skip them, and the run
-    would end green."""
-    dependents = sorted(key.to_user_string() for key in find_dependent_assets(context))
-    if dependents:
-        raise UserInputError(
-            f"Dagster would skip {', '.join(dependents)} in this run\nLaunch these assets in another run, after this "
-            "one"
+    def raise_failures(self) -> None:
+        """Raises ``dg.Failure`` with a table of the failed partitions, if any failed."""
+        if not self.errors:
+            return
+        rows = [
+            (key, type(error).__name__, describe_error(error)[:_MAX_REASON_LENGTH])
+            for key, error in [*self.errors.items()][:_MAX_TABLE_ROWS]
+        ]
+        total = len(self.described.keys() | self.errors.keys())
+        raise dg.Failure(
+            summarize_failures(self.reasons, total),
+            {"partitions failed": len(rows), FAILED: as_table(["partition", "error", "reason"], rows)},
         )
 
 
-def summarize_failures(failed: Sequence[FailedPartition], total: int) -> str:
-    """Describes failed partitions for a person: the message of a single error, else the messages of the first few by
-    partition."""
-    if len(failed) == 1 and total == 1:
-        return failed[0].reason
-    reason_parts = [failure.reason.partition("\n") for failure in failed]
-    examples = "; ".join(
-        f"{failure.partition}: {problem}"
-        for failure, (problem, _, _) in zip(failed[:_MAX_NAMED_PARTITIONS], reason_parts, strict=False)
-    )
-    remainder = f"; and {len(failed) - _MAX_NAMED_PARTITIONS:,} more" if len(failed) > _MAX_NAMED_PARTITIONS else ""
-    partitions_by_advice: dict[str, list[str]] = {}
-    for failure, (_, _, text) in zip(failed[:_MAX_NAMED_PARTITIONS], reason_parts, strict=False):
-        if text:
-            partitions_by_advice.setdefault(text, []).append(failure.partition)
-    advice = "\n".join(
-        partitions_by_advice
-        if len(partitions_by_advice) == 1
-        else [f"{', '.join(partitions)}: {text}" for text, partitions in partitions_by_advice.items()]
-    )
-    success_text = ", the others are done" if len(failed) < total else ""
-    text = f"{len(failed):,} of {total:,} partitions failed{success_text}. {examples}{remainder}"
-    return f"{text}\n{advice}" if advice else text
+class PartitionsFailed(Exception):
+    """Partitions of a command failed, while all others were made. ``errors`` has the error of each."""
+
+    def __init__(self, errors: Mapping[str, Exception], total: int) -> None:
+        self.errors = dict(errors)
+        super().__init__(summarize_failures({key: describe_error(error) for key, error in errors.items()}, total))
+
+    @property
+    def family(self) -> type[EnvironmentFault]:
+        """``EnvironmentFault``, or the kind of ``Incomplete`` if the source did not return everything and nothing else
+        is wrong."""
+        errors = self.errors.values()
+        if not all(isinstance(error, Incomplete) for error in errors):
+            return EnvironmentFault
+        kinds = (IndexIncomplete, SourceRefuses)
+        return next((kind for kind in kinds if any(isinstance(error, kind) for error in errors)), Incomplete)
 
 
-def _event_partition(key: str) -> tuple[str, dict[str, str]]:
-    """Returns a partition as it is named in events, and the tags from which Dagster reads a key of several
-    dimensions."""
-    crawl, separator, domain = key.partition("|")
-    if not separator:
+def describe_error(error: Exception) -> str:
+    """Returns the message of an error, with the class of one that is not ours."""
+    return str(error) if isinstance(error, CcPipelineError) else repr(error)
+
+
+def materialization(
+    asset: dg.AssetKey, key: str, metadata: Mapping[str, dg.MetadataValue], version: str | None = None
+) -> dg.AssetMaterialization:
+    """Returns the record of a partition of an asset."""
+    partition, tags = event_partition(key)
+    if version is not None:
+        tags |= {"dagster/data_version": version}
+    return dg.AssetMaterialization(asset, partition=partition, metadata=dict(metadata), tags=tags)
+
+
+def event_partition(key: str) -> tuple[str, dict[str, str]]:
+    """Returns a partition as it is named in events, and the tags from which Dagster reads a key of two dimensions."""
+    crawl, target = split_key(key)
+    if not target:
         return key, {}
-    tags = {"dagster/partition/crawl": crawl, "dagster/partition/target": domain}
-    return dg.MultiPartitionKey({"crawl": crawl, "target": domain}), tags
+    dimensions = {"crawl": crawl, "target": target}
+    return dg.MultiPartitionKey(dimensions), {f"dagster/partition/{name}": part for name, part in dimensions.items()}
 
 
-def failure_metadata(reason: str, run_id: str) -> dict[str, dg.MetadataValue]:
-    """Returns the metadata for the page of a partition that failed; it is shown until the partition is made."""
-    problem, _, advice = reason[:_MAX_REASON_LENGTH].partition("\n")
-    return {
-        "failed because": dg.MetadataValue.text(problem),
-        "what to do": dg.MetadataValue.text(advice or _MEND),
-        "run": dg.MetadataValue.dagster_run(run_id),
-    }
+def record_each(log: PartitionLog, keys: Sequence[str], make: Callable[[str], Mapping[str, Described]]) -> Events:
+    """Calls ``make`` for each partition, and yields its records. Errors that affect all partitions are raised."""
+    throttling = Throttling()
+    for key in keys:
+        try:
+            described = make(key)
+        except Exception as error:
+            if affects_all_targets(error) or throttling.note_error(error):
+                raise
+            log.record_failure(key, error)
+        else:
+            throttling = Throttling()
+            yield from log.record_done(key, described)
+
+
+def summarize_failures(reasons: Mapping[str, str], total: int) -> str:
+    """Describes failed partitions for a person: the message of a single error, else those of the first few, and below
+    them what to do."""
+    if len(reasons) == total == 1:
+        return next(iter(reasons.values()))
+    named = [(key, *reason.partition("\n")[::2]) for key, reason in [*reasons.items()][:_MAX_NAMED_PARTITIONS]]
+    examples = "; ".join(f"{key}: {problem}" for key, problem, _ in named)
+    remainder = f"; and {len(reasons) - len(named):,} more" if len(reasons) > len(named) else ""
+    done = ", the others are done" if len(reasons) < total else ""
+    advice = dict.fromkeys(text for _, _, text in named if text)
+    return "\n".join([f"{len(reasons):,} of {total:,} partitions failed{done}. {examples}{remainder}", *advice])
+
+
+def read_failure(events: Sequence[dg.DagsterEvent]) -> tuple[str, dict[str, str]]:
+    """Returns the reason of a failed run, from its step failure events, and those of its failed partitions, by key. The
+    reason is empty if no step failed: the process of the run was killed, or a person ended it."""
+    for event in events:
+        data = event.step_failure_data
+        failure = data.user_failure_data
+        table = failure.metadata.get(FAILED) if failure is not None else None
+        if failure is not None and isinstance(table, dg.TableMetadataValue):
+            rows = [row.data for row in table.records]
+            return failure.description or "", {str(row["partition"]): str(row["reason"]) for row in rows}
+        # Dagster wraps the error of a step in one of its own
+        error = (data.error.cause or data.error) if data.error is not None else None
+        if error is not None:
+            return error.message.strip(), {}
+    return "", {}
+
+
+@contextmanager
+def database_errors() -> Iterator[None]:
+    """Turns an error of Dagster's database inside the block into an ``EnvironmentFault``, that of a full disk into a
+    ``PlaceFault``."""
+    from sqlalchemy.exc import DBAPIError  # noqa: PLC0415
+
+    from cc_pipeline.errors import disk_is_full  # noqa: PLC0415
+
+    try:
+        yield
+    except DBAPIError as error:
+        family = PlaceFault if disk_is_full(error) else EnvironmentFault
+        raise family(
+            "Dagster could not record the results: its database refused to write",
+            "Free some space, or check the database that dagster.yaml names. Then run the command again: committed "
+            "rows are kept, and are recorded then.",
+        ) from error
+
+
+@contextmanager
+def logged_progress(log: logging.Logger) -> Iterator[None]:
+    """Writes progress to the run's log, unless a person at a terminal sees it already."""
+    if progress.someone_watches():
+        yield
+        return
+    last: dict[str, float] = {}
+
+    def sink(stage: str, done: int, total: int | None, detail: str) -> None:
+        now = time.monotonic()
+        has_news = stage != progress.WAITING or bool(detail)
+        if has_news and now - last.get(stage, 0.0) >= _EVERY_SECONDS:
+            last[stage] = now
+            total_text = f" of {total:,}" if total is not None else ""
+            log.info(f"{stage}: {done:,}{total_text} {detail}".rstrip())
+
+    with progress.progress_to(sink):
+        yield

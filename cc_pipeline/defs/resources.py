@@ -1,17 +1,16 @@
-"""The one resource: the open workspace of all stages of a run."""
+"""The one resource of a home: its open workspace, with the settings that a person may choose in the Launchpad."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import dagster as dg
+from pydantic import Field, PrivateAttr
 
 from cc_pipeline.addresses import holds_access
 from cc_pipeline.defs.home_namespace import HomeNamespace
-from cc_pipeline.defs.open_sqlite_files import keep_open
+from cc_pipeline.defs.instance import keep_log_open
 from cc_pipeline.defs.partitions import ENGINE_TAG
-from cc_pipeline.defs.partitions_in_flight import find_extracted_assets
-from cc_pipeline.defs.run_notes import note_tried, note_worker
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings
 from cc_pipeline.transport.rate_limiter import WAIT
@@ -21,34 +20,57 @@ from cc_pipeline.workspace.workspace import Workspace, open_workspace
 _AUTOMATION = frozenset({"dagster/schedule_name", "dagster/sensor_name"})
 
 
-def workspace_of_run(context: dg.InitResourceContext, namespace: HomeNamespace) -> Iterator[Workspace]:
-    """Yields the workspace of a run (or a tick) that the UI's processes start, and closes it afterwards.
+class HomeResource(dg.ConfigurableResource["HomeResource"]):
+    """The source and the home, open for one run. An empty field is the setting of the home (docs/settings.md)."""
 
-    Empty fields, and all other settings, are those of the home, else of ``CC_PIPELINE_*`` variables. An empty engine is
-    that of the run's tag ``cc_pipeline/engine``, which a backfill can have too. The command line opens its own
-    workspace instead and passes it to its runs (``launch.Launcher``). Raises ``UserInputError`` for invalid settings,
-    and for a source with credentials in it.
-    """
-    run_config, run = context.resource_config, context.run
-    # in other code locations each step may be a process of its own, and Dagster's files are not ours
-    if run is not None and namespace.is_only_home and context.instance is not None:
-        keep_open(Path(context.instance.root_directory))
-        note_worker(context.instance, run.run_id)
-        if find_extracted_assets(run):
-            # invalid settings are not the fault of a partition
-            note_tried(context.instance, run.run_id, ())
-    if holds_access(run_config["source"]):
-        # Dagster stores the configuration of each run, so a secret would stay in it
-        raise UserInputError(
-            "the run's configuration has credentials in its source, and Dagster would store them. Remove the "
-            "credentials, and set CC_PIPELINE_SOURCE_USER and CC_PIPELINE_SOURCE_PASSWORD for the UI, or name the host "
-            "in ~/.netrc"
-        )
-    overrides = run_config | {"engine": run_config["engine"] or (run.tags.get(ENGINE_TAG) if run is not None else None)}
-    settings = namespace.load_settings(**{name: value for name, value in overrides.items() if value})
-    settings = replace(settings, wait=limit_wait(settings, run))
-    with open_workspace(settings) as workspace:
-        yield workspace
+    source: str = Field(
+        default="",
+        description="Root of a Common Crawl bucket: a folder, https:// or s3://; several are separated by a comma and "
+        "a space.",
+    )
+    home: str = Field(default="", description="Folder of all local state.")
+    rate: float | None = Field(default=None, description="Maximum requests per second to each host of the source.")
+    subsets: list[str] = Field(default=[], description="Subsets to extract, such as warc and robotstxt.")
+    extractor: str = Field(default="", description="Extractor of the main content: fast, quality or auto.")
+    engine: str = Field(default="", description="Engine that fetches and parses: local, or one of an extension.")
+    _workspace: Workspace | None = PrivateAttr(default=None)
+
+    @property
+    def workspace(self) -> Workspace:
+        """The open workspace, while a run or a tick has the resource."""
+        assert self._workspace is not None
+        return self._workspace
+
+    def chosen(self) -> dict[str, object]:
+        """Returns the settings that were chosen. Raises ``UserInputError`` for a source with credentials: Dagster
+        stores the configuration of each run."""
+        if holds_access(self.source):
+            raise UserInputError(
+                "the run's configuration has credentials in its source, and Dagster would store them. Remove the "
+                "credentials, and set CC_PIPELINE_SOURCE_USER and CC_PIPELINE_SOURCE_PASSWORD for the UI, or name the "
+                "host in ~/.netrc"
+            )
+        names = ("source", "home", "rate", "extractor", "engine")
+        values = {name: getattr(self, name) for name in names} | {"subsets": tuple(self.subsets)}
+        return {name: value for name, value in values.items() if value}
+
+
+def make_resource(namespace: HomeNamespace) -> HomeResource:
+    """Returns the resource of a home."""
+
+    class OpenHome(HomeResource):
+        @contextmanager
+        def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[HomeResource]:
+            run = context.run
+            if context.instance is not None and namespace.is_only_home:
+                keep_log_open(context.instance)
+            tagged = {"engine": run.tags[ENGINE_TAG]} if run is not None and ENGINE_TAG in run.tags else {}
+            settings = namespace.load_settings(**tagged | self.chosen())
+            with open_workspace(replace(settings, wait=limit_wait(settings, run))) as workspace:
+                self._workspace = workspace
+                yield self
+
+    return OpenHome()
 
 
 def limit_wait(settings: Settings, run: dg.DagsterRun | None) -> float | None:

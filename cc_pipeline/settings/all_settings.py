@@ -221,12 +221,6 @@ class Settings:
         "run in the UI, override it",
         check=_engine,
     )
-    backfill_hours: float = setting(
-        1.0,
-        help="hours of estimated work that `backfill_missing` keeps in flight "
-        "([dagster.md](dagster.md#sensors-and-schedules))",
-        check=is_above_zero,
-    )
     backfill_per_tick: int = setting(
         2_000, help="maximum partitions that one tick of `backfill_missing` starts", check=is_above_zero
     )

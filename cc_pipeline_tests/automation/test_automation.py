@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from itertools import pairwise
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,10 +13,11 @@ from cc_pipeline.automation.due import (
     MAX_FAILURES,
     MAX_FAILURES_OF_DUE,
     Bounds,
+    Failures,
+    Pair,
+    count_failures,
     decide_backfill,
     decide_crawls,
-    estimate_pace,
-    format_duration,
     select_crawls,
 )
 from cc_pipeline.automation.staleness import assess_crawl
@@ -80,132 +79,81 @@ def test_a_selection_keeps_the_listed_order_and_ignores_strangers() -> None:
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PAIRS = [(crawl, domain) for crawl in ("C2", "C1") for domain in "abcd"]
-decide_few = partial(decide_backfill, newest="C2", seconds=lambda _: 1.0, bounds=Bounds(9, 99.0, 9, 9))
+BOUNDS = Bounds(9, 9, 9)
 
 
 @given(
-    failures=st.dictionaries(st.sampled_from(PAIRS), st.tuples(st.integers(1, 14), st.integers(0, 24))),
+    failures=st.dictionaries(st.sampled_from(PAIRS), st.tuples(st.integers(1, 14), st.integers(0, 200))),
     due=st.sets(st.sampled_from(PAIRS)),
     partitions=st.integers(0, 9),
-    seconds=st.integers(-5, 40),
     runs=st.integers(0, 4),
     per_run=st.integers(1, 5),
 )
-def test_a_tick_is_bounded_and_every_pair_is_asked_for_left_resting_or_the_rest(
-    failures: dict[tuple[str, str], tuple[int, int]],
-    due: set[tuple[str, str]],
-    partitions: int,
-    seconds: int,
-    runs: int,
-    per_run: int,
+def test_a_tick_is_bounded_and_every_pair_is_started_left_delayed_or_waits(
+    failures: dict[Pair, tuple[int, int]], due: set[Pair], partitions: int, runs: int, per_run: int
 ) -> None:
-    counts = {pair: (times, NOW - timedelta(hours=hours)) for pair, (times, hours) in failures.items()}
-    found = decide_backfill(
-        PAIRS,
-        due,
-        counts,
-        newest="C2",
-        now=NOW,
-        seconds=lambda _: 3.0,
-        bounds=Bounds(partitions, seconds, runs, per_run),
-    )
-    asked = [pair for run in found.runs for pair in run.pairs]
-    assert len(set(asked)) == len(asked)
-    assert len(asked) + found.remaining + len(found.abandoned) + len(found.delayed) == len(PAIRS)
-    assert found.rest_seconds == 3.0 * found.remaining
-    assert len(asked) <= partitions
-    assert len(found.runs) <= runs
-    assert all(len(run.pairs) <= per_run and run.seconds == 3.0 * len(run.pairs) for run in found.runs)
-    assert len(asked) * 3 < max(0, seconds) + 3, "no more than the one that goes over the bound"
+    counts = {pair: Failures(times, NOW - timedelta(hours=hours)) for pair, (times, hours) in failures.items()}
+    found = decide_backfill(PAIRS, due, counts, newest="C2", now=NOW, bounds=Bounds(partitions, runs, per_run))
+    started = [pair for run in found.runs for pair in run.pairs]
+    assert len(set(started)) == len(started) <= partitions and len(found.runs) <= runs
+    assert len(started) + found.remaining + len(found.abandoned) + len(found.delayed) == len(PAIRS)
     for run in found.runs:
+        assert len(run.pairs) <= per_run
         for pair in run.pairs:
             assert (run.kind == "repair") == (pair in due or pair in counts)
             if run.kind != "repair":
                 assert (run.kind == "watch") == (pair[0] == "C2")
-    most = {pair: MAX_FAILURES_OF_DUE if pair in due else MAX_FAILURES for pair in PAIRS}
-    assert all(counts[pair][0] >= most[pair] for pair in found.abandoned)
-    assert all(counts[pair][0] < most[pair] for pair in asked if pair in counts)
-    assert all(counts[pair][0] < MAX_FAILURES for pair in found.delayed)
+            assert pair in due or pair not in counts or counts[pair].next_try <= NOW
+    assert all(counts[pair].times >= MAX_FAILURES for pair in found.abandoned)
+    assert all(counts[pair].times < MAX_FAILURES for pair in found.delayed)
+
+
+def test_a_partition_that_fails_is_tried_less_and_less_often_and_alone_in_the_end() -> None:
+    [pair], now, failures, tries = PAIRS[:1], NOW, dict[Pair, Failures](), list[datetime]()
+    while now < NOW + timedelta(days=16):
+        found = decide_backfill([pair], (), failures, newest="C2", now=now, bounds=BOUNDS)
+        if found.runs:
+            tries.append(now)
+            failures = count_failures(failures, [(now, [pair])], {pair})
+        now += timedelta(minutes=30)
+    hours = [(later - earlier) / timedelta(hours=1) for earlier, later in pairwise(tries)]
+    assert hours == [0.5, 2, 8, 168, 168]
+    counts = {pair: Failures(MAX_FAILURES - 1, NOW - timedelta(days=1)) for pair in PAIRS[:2]}
+    found = decide_backfill(PAIRS[:4], (), counts, newest="C2", now=NOW, bounds=BOUNDS)
+    assert [len(run.pairs) for run in found.runs] == [2, 1, 1]
+
+
+def test_one_that_ends_its_process_does_not_keep_the_others_from_being_made() -> None:
+    """A killed process counts against all partitions of its run: nobody knows whose fault it was."""
+    pairs = [("C", f"target-{number:03d}") for number in range(200)]
+    bad, made, failures, now = {pairs[10], pairs[150]}, set[Pair](), dict[Pair, Failures](), NOW
+    for _ in range(9 * 48):
+        now += timedelta(minutes=30)
+        left = [pair for pair in pairs if pair not in made]
+        found = decide_backfill(left, (), failures, newest="C", now=now, bounds=Bounds(2_000, 10, 200))
+        ended = []
+        for run in found.runs:
+            stop = next((place for place, pair in enumerate(run.pairs) if pair in bad), len(run.pairs))
+            made |= set(run.pairs[:stop])
+            ended.append((now, run.pairs[stop:]))
+        failures = count_failures(failures, ended, {*pairs} - made)
+    assert set(pairs) - made == bad
 
 
 def test_what_is_due_and_fails_before_its_captures_are_asked_for_is_left_in_the_end() -> None:
-    [pair] = PAIRS[:1]
-    asked, now = 0, NOW
-    for _ in range(48):
-        counts = {pair: (asked, now - timedelta(minutes=20))} if asked else {}
-        found = decide_few([pair], {pair}, counts, now=now)
-        asked, now = asked + len(found.runs), now + timedelta(minutes=30)
-    assert asked == MAX_FAILURES_OF_DUE
-    assert found.abandoned == (pair,)
+    pair, failures, started = PAIRS[0], dict[Pair, Failures](), 0
+    for step in range(48):
+        now = NOW + timedelta(minutes=30 * step)
+        found = decide_backfill([pair], {pair}, failures, newest="C2", now=now, bounds=BOUNDS)
+        started += len(found.runs)
+        failures = count_failures(failures, [(now, run.pairs) for run in found.runs], {pair})
+    assert started == MAX_FAILURES_OF_DUE and found.abandoned == (pair,)
 
 
-def test_what_no_run_got_to_is_due_at_once_and_is_never_left() -> None:
-    """A disk that is full for two weeks: each run ends before it tries anything."""
-    [pair] = PAIRS[:1]
-    runs: list[datetime] = []
-    now = NOW
-    while now < NOW + timedelta(days=14):
-        early = {pair: (len(runs), runs[-1])} if runs else {}
-        for due in ((), {pair}):
-            found = decide_few([pair], due, {}, early, now=now)
-            assert found.abandoned == found.delayed == ()
-            assert bool(found.runs) != bool(found.postponed)
-        runs += [now] * len(found.runs)
-        now += timedelta(minutes=30)
-    hours = [(later - earlier) / timedelta(hours=1) for earlier, later in pairwise(runs)]
-    assert hours[:3] == [0.5, 0.5, 2], "with the next tick, then at growing distances"
-    assert set(hours[3:]) == {8}
-
-
-def test_the_last_try_of_a_partition_is_alone() -> None:
-    counts = {("C2", domain): (MAX_FAILURES - 1, NOW - timedelta(days=1)) for domain in "ab"}
-    found = decide_few(PAIRS[:4], (), counts, now=NOW)
-    assert [(run.kind, run.pairs) for run in found.runs] == [
-        ("watch", (("C2", "c"), ("C2", "d"))),
-        ("repair", (("C2", "a"),)),
-        ("repair", (("C2", "b"),)),
-    ]
-
-
-def fetches(*rows: tuple[str, str, int]) -> pa.Table:
-    return pa.table({name: [row[place] for row in rows] for place, name in enumerate(("crawl", "target", "rows"))})
-
-
-def test_the_pace_comes_from_ended_runs_and_from_what_a_target_has_elsewhere() -> None:
-    known = fetches(("C1", "a", 100), ("C2", "a", 300), ("C1", "set-x~2-0000", 30), ("C1", "set-x~2-0001", 10))
-    before = estimate_pace(known, [], rate=10.0)
-    assert not before.is_measured
-    assert before.seconds("a") == 22.0, "200 captures on average and the fixed cost, ten a second"
-    assert before.captures["set-x"] == 40, "the parts of a set together"
-    assert before.default_captures == 120
-    measured = estimate_pace(known, [(100.0, 4), (180.0, 3)], rate=10.0)
-    assert measured.is_measured
-    assert measured.seconds("unknown") == 40.0, "a usual partition takes what partitions took"
-    assert measured.seconds("a") > measured.seconds("set-x")
-    assert estimate_pace(fetches(), [], None).total([("C1", "a")] * 2) == 4.8
-    assert [format_duration(seconds) for seconds in (1, 600, 5400, 864_000)] == [
-        "about 1 min", "about 10 min", "about 1.5 h", "about 10 days",
-    ]  # fmt: skip
-
-
-def test_one_that_ends_its_runs_keeps_the_others_from_nothing() -> None:
-    """What ends a run leaves all behind it untried: nobody knows whose fault it was, and each is asked for again."""
-    pairs = [("C", f"target-{number:03d}") for number in range(200)]
-    bad = {pairs[10], pairs[11], pairs[150]}
-    made: set[tuple[str, str]] = set()
-    unreached: dict[tuple[str, str], tuple[int, datetime]] = {}
-    now = datetime(2026, 11, 1, tzinfo=UTC)
-    bounds = Bounds(2_000, 3_600.0, 10, 200)
-    for _ in range(6 * 48):
-        now += timedelta(minutes=30)
-        left = [pair for pair in pairs if pair not in made]
-        found = decide_backfill(left, (), {}, unreached, newest="C", now=now, seconds=lambda _: 1.0, bounds=bounds)
-        for run in found.runs:
-            reached = sorted(run.pairs)
-            stop = next((place for place, pair in enumerate(reached) if pair in bad), len(reached))
-            made |= set(reached[:stop])
-            unreached |= {pair: (unreached.get(pair, (0, now))[0] + 1, now) for pair in reached[stop:]}
-    assert set(pairs) - made == bad
+def test_a_failure_is_forgotten_with_what_is_wanted_no_more() -> None:
+    failures = {PAIRS[0]: Failures(2, NOW), PAIRS[1]: Failures(1, NOW)}
+    counted = count_failures(failures, [(NOW, PAIRS[:3])], {PAIRS[0], PAIRS[2]})
+    assert {pair: failed.times for pair, failed in counted.items()} == {PAIRS[0]: 3, PAIRS[2]: 1}
 
 
 def looked(todo: SlicePlan, note: SliceRow | None = None, harvested: bool = True) -> CrawlPlan:

@@ -1,8 +1,7 @@
-"""What stands of all that is watched: the same from whatever process, and looked at again when something changed."""
+"""What stands of all that is watched is looked at again when something changed."""
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from cc_pipeline.automation import staleness as module
 from cc_pipeline.automation.staleness import assess_staleness
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import CcPipelineError, EnvironmentFault
+from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline_tests.faultserver import FaultServer, Rule
@@ -64,31 +63,3 @@ def test_nothing_is_looked_at_while_nothing_changed(
         assert tick(datetime.now(UTC))[1] == 0
         later, looked = tick(datetime.now(UTC) + timedelta(hours=12))
         assert (later[2], later[3], looked) == ({(NEW, OTHER)}, set(), 1)
-
-
-@pytest.mark.process
-@pytest.mark.smoke
-def test_a_process_of_its_own_says_the_same_and_its_faults_are_ours(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace = harvested(bucket[0], tmp_path / "home")
-    extract(workspace, SITE)
-    workspace.register_targets([parse_target(OTHER)])
-    here = assess_staleness(workspace, [NEW], [SITE, OTHER], NOW)
-    monkeypatch.setattr(module, "_PROCESS_THRESHOLD", 1)
-    module._last_reports.clear()
-    there = assess_staleness(workspace, [NEW], [SITE, OTHER], NOW)
-    assert there is not here
-    assert there == here
-    monkeypatch.setattr(module, "_last_reports", {})
-    with pytest.raises(CcPipelineError, match="not a host name"):
-        assess_staleness(workspace, [NEW], ["a b|c"], NOW)
-    for said in ("", "{}", "[1]", '{"fault": ["exec", ["x"]]}', '{"fault": null, "outlook": {"pairs": 1}}'):
-        other = [sys.executable, "-c", f"print({said!r})"]
-        monkeypatch.setattr(module.children, "python_command", lambda *program, other=other: other)
-        with pytest.raises(EnvironmentFault, match="returned invalid output"):
-            assess_staleness(workspace, [NEW], [SITE], NOW)
-    ended = [sys.executable, "-c", "import os; os._exit(9)"]
-    monkeypatch.setattr(module.children, "python_command", lambda *program: ended)
-    with pytest.raises(EnvironmentFault, match="ended with status 9"):
-        assess_staleness(workspace, [NEW], [SITE], NOW)

@@ -33,7 +33,7 @@ def test_a_check_that_breaks_is_a_finding(bucket: Bucket, tmp_path: Path, monkey
     def broken(workspace: Workspace, scope: Scope) -> CheckResult:
         raise ValueError("no such column")
 
-    check = Check(asset="records", name="odd", description="Odd.", step="odd_checks", verdict=broken)
+    check = Check(asset="records", name="odd", description="Odd.", verdict=broken)
     monkeypatch.setattr(evaluate, "find_checks", lambda: [check])
     [finding] = evaluate.evaluate_checks(workspace_of(bucket[0], tmp_path))
     assert (finding.level, finding.topic) == ("bad", "records: odd")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,12 +14,10 @@ import pytest
 from cc_pipeline.checks import asset_checks, outputs
 from cc_pipeline.checks import tables as inputs
 from cc_pipeline.checks.conservation import conservation_verdict
-from cc_pipeline.checks.evaluate import find_checks
-from cc_pipeline.checks.scope import CheckResult, Note, Scope, Seen, carry_over_note, changed_since, read_note, see
+from cc_pipeline.checks.scope import CheckResult, Scope
 from cc_pipeline.harvesting.crawls import commit_crawls
-from cc_pipeline.lake import slice as slice_module
-from cc_pipeline.lake.slice import FETCH, MANIFEST, PARSE, Slice, Stage
-from cc_pipeline.lake.slices import commit_stage, invalidate_slices
+from cc_pipeline.lake.slice import FETCH, MANIFEST, Slice
+from cc_pipeline.lake.slices import commit_stage
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.checks.changed_slices import recommit
 from cc_pipeline_tests.world import (
@@ -177,42 +174,3 @@ def test_the_published_file_is_held_against_the_lake(home: Workspace) -> None:
     assert outputs.published_verdict(home, Scope()).passed, "it is a few seconds behind"
     os.utime(home.settings.published_path, (0, time.time() - 3 * 86_400))
     assert outputs.published_verdict(home, Scope()).severity == "error"
-
-
-def test_what_stages_committed_since_is_read_from_their_rows(home: Workspace) -> None:
-    lake, later = home.lake, timedelta(hours=2)
-    before = see(lake)
-    assert changed_since(lake, before, ("locate", "fetch", "parse")) == set()
-    extract(home, "example.org")
-    invalidate_slices(lake, PARSE, [MINE])
-    assert changed_since(lake, Seen(0, before.at - later), ("locate",)) >= {Slice(NEW, "example.org"), MINE}
-    # clocks differ, and a commit takes a while
-    seen = Seen(before.version, see(lake).at + timedelta(minutes=30))
-    assert Slice(NEW, "example.org") in changed_since(lake, seen, ("parse",))
-    assert changed_since(lake, Seen(before.version, see(lake).at + later), ("parse",)) == set()
-
-
-def test_checks_name_stages_that_there_are() -> None:
-    labels = {value.label for value in vars(slice_module).values() if isinstance(value, Stage)}
-    assert {stage for check in find_checks() for stage in check.stages} <= labels
-
-
-SEEN = Seen(7, datetime(2026, 11, 28, 23, 6, 47, tzinfo=UTC))
-
-
-def test_a_note_that_is_too_long_asks_for_a_look_at_everything() -> None:
-    wrong = tuple(f"{NEW}|{number}" for number in range(600))
-    verdict, note = carry_over_note(CheckResult("x", "error", "bad", {}, wrong), Scope(), None, SEEN)
-    assert (verdict.severity, note.seen, len(note.wrong)) == ("error", None, 500)
-    for written in (note, Note(SEEN, (f"{NEW}|two words.com", NEW), "warn"), Note(SEEN), Note()):
-        assert read_note(written.to_texts()) == written
-    assert read_note({"scope": "everything"}) is read_note({}) is None
-    before = Note(SEEN, (f"{NEW}|0",), "warn")
-    _, note = carry_over_note(CheckResult("x", "ok", "good"), Scope([Slice(NEW, "0")]), before, None)
-    assert note == Note(SEEN, (), "ok")
-
-
-def test_a_passing_check_notes_nothing_to_examine_again() -> None:
-    verdict = CheckResult("x", "ok", "good", wrong=(NEW,))
-    _, note = carry_over_note(verdict, Scope(), None, SEEN)
-    assert read_note(note.to_texts()) == note == Note(SEEN, (), "ok")

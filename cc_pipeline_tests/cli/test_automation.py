@@ -27,15 +27,16 @@ def test_a_question_makes_no_home(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_all_are_turned_on_shown_and_turned_off(tmp_path: Path) -> None:
+def test_all_are_turned_on_shown_and_turned_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     claim_home(load_settings(home=str(tmp_path)))
     assert "all sensors and schedules are off; to turn them on: cc-pipeline automation on" in said(tmp_path, "status")
-    shown = said(tmp_path, "on")
-    assert "on: backfill_missing" in shown
-    assert "on: new_crawls" in shown
-    assert "all sensors and schedules are on already" in said(tmp_path, "on")
-    assert "all sensors and schedules are off" not in said(tmp_path, "status")
-    assert "off: backfill_missing" in said(tmp_path, "off")
+    assert "automation is on" in said(tmp_path, "on")
+    assert "automation is on already" in said(tmp_path, "on")
+    monkeypatch.setenv("CC_PIPELINE_HOME", str(tmp_path))
+    shown = said(tmp_path, "status")
+    assert "backfill_missing │ on" in shown and " off" not in shown
+    assert "automation is off" in said(tmp_path, "off")
+    assert "all sensors and schedules are off" in said(tmp_path, "status")
 
 
 def test_parsing_again_has_a_price_and_takes_a_yes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,6 +49,6 @@ def test_parsing_again_has_a_price_and_takes_a_yes(tmp_path: Path, monkeypatch: 
     assert "1,200,000 pages of 2 partitions" in shown
     assert "reads 5,000.0 MB of stored records and fetches nothing" in shown
     assert "Schedules keep these pages" in shown
-    assert "The schedule backfill_missing parses those of watched targets again" in said(tmp_path, "reparse", "--yes")
-    assert "The schedule backfill_missing parses those of watched targets again" in said(tmp_path, "reparse")
+    assert "The sensor backfill_missing parses those of watched targets again" in said(tmp_path, "reparse", "--yes")
+    assert "The sensor backfill_missing parses those of watched targets again" in said(tmp_path, "reparse")
     assert "Schedules keep these pages" in said(tmp_path, "reparse", "--no")

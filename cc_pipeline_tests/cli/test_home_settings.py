@@ -134,13 +134,13 @@ def test_checks_make_no_home_of_a_folder_and_pass_for_none(cli: Cli, world: Worl
 def test_an_engine_that_is_not_ready_is_told_before_anything_is_fetched_again(
     cli: Cli, world: World, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(self: engines.LocalRunEngine, settings: Settings) -> None:
+    def refuse(self: engines._LocalRunEngine, settings: Settings) -> None:
         raise UserInputError("this engine is not ready")
 
     def fetch(*_: object) -> None:
         raise AssertionError("records were asked for")
 
-    monkeypatch.setattr(engines.LocalRunEngine, "check_ready", refuse)
+    monkeypatch.setattr(engines._LocalRunEngine, "check_ready", refuse)
     monkeypatch.setattr("cc_pipeline.extraction.refetch.refetch_records", fetch)
     said = cli("run", "-c", NEW, "example.com", "--refetch", "--source", world.bucket, "--home", home)
     assert (said.status, "this engine is not ready" in said.err) == (1, True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import dagster as dg
 import duckdb
@@ -16,15 +16,16 @@ from cc_pipeline.automation.known_keys import find_target, read_defined_slugs
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs import partitions
 from cc_pipeline.defs.dynamic_keys import refuse_too_many
-from cc_pipeline.defs.home_namespace import WORKSPACE
+from cc_pipeline.defs.home_namespace import OWN_HOME, WORKSPACE
 from cc_pipeline.defs.instance import open_instance
-from cc_pipeline.defs.launcher import Launcher, find_unchanged
+from cc_pipeline.defs.sensors import find_due_partitions
+from cc_pipeline.defs.stage_runner import StageRunner
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.maintenance import purge as maintenance_purge
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, Said, World
-from cc_pipeline_tests.defs.graph import definitions, listed, schedule
+from cc_pipeline_tests.defs.graph import definitions, listed
 from cc_pipeline_tests.world import extract, harvested, publish
 
 pytestmark = pytest.mark.xdist_group("cli homes")
@@ -37,8 +38,8 @@ def used(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     others = shutil.ignore_patterns("published")
     home = shutil.copytree(world.untouched, tmp_path_factory.mktemp("removing") / "home", ignore=others)
     settings = load_settings({}, source=str(world.bucket), home=str(home))
-    with open_workspace(settings) as workspace, Launcher(workspace) as launcher:
-        list(launcher.extract([NEW], [parse_target(text) for text in ("example.org", "exmaple.com")]))
+    with open_workspace(settings) as workspace, StageRunner(workspace) as runner:
+        runner.extract([NEW], [parse_target(text) for text in ("example.org", "exmaple.com")])
     (home / "domains.txt").write_text("# mine\nexample.com\nexample.org\nexmaple.com\nset:press = example.net\n")
     return home
 
@@ -136,22 +137,17 @@ def test_a_target_that_is_purged_and_added_again_is_made_again(
 ) -> None:
     """Dagster keeps its old records, and shows the key with them; the lake says what there is to do."""
     assert purge(cli, "example.com", home).status == 0
-    key, pages = f"{NEW}|example.com", dg.AssetKey("page_metadata")
-    before = instance.get_latest_storage_id_by_partition(pages, dg.DagsterEventType.ASSET_MATERIALIZATION, {key})
-    assert before
+    key = f"{NEW}|example.com"
     (home / "domains.txt").write_text("example.com\n")
-    with open_workspace(load_settings({}, home=str(home))) as workspace, Launcher(workspace) as launcher:
+    with open_workspace(load_settings({}, home=str(home))) as workspace, StageRunner(workspace) as runner:
         target = parse_target("example.com")
-        launcher.add_targets([target])
-        assert find_unchanged(launcher.instance, workspace, [key]) == set()
-        with dg.build_schedule_context(instance, datetime.now(UTC), resources={WORKSPACE: workspace}) as context:
-            asked = schedule("backfill_missing")(context)
-        assert isinstance(asked, list)
-        assert key in {pair for one in asked for pair in listed(one.run_config)}
-        assert len(list(launcher.extract([NEW], [target]))) == 1
-        assert find_unchanged(launcher.instance, workspace, [key]) == {key}
-    after = instance.get_latest_storage_id_by_partition(pages, dg.DagsterEventType.ASSET_MATERIALIZATION, {key})
-    assert after[key] > before[key]
+        runner.add_targets([target])
+        with dg.build_sensor_context(instance) as context:
+            started = find_due_partitions(context, workspace, OWN_HOME)
+        assert isinstance(started, dg.SensorResult)
+        assert key in {pair for one in started.run_requests or () for pair in listed(one.run_config)}
+        assert runner.extract([NEW], [target]) == [key]
+        assert runner.extract([NEW], [target]) == []
 
 
 def test_a_mistyped_target_is_removed_whole_and_others_say_that_pages_stay(
@@ -187,16 +183,10 @@ def test_what_is_not_there_gets_a_hint(home: Path, cli: Cli, tmp_path: Path) -> 
 
 
 @pytest.mark.process
-def test_a_target_in_a_run_is_left_alone(home: Path, cli: Cli, instance: dg.DagsterInstance) -> None:
-    run = instance.create_run_for_job(
-        dg.job(name="extract_domain")(lambda: None), tags={"dagster/partition": f"{NEW}|example.com"}
-    )
-    said = purge(cli, "example.com", home)
-    assert said.status == 1
-    assert run.run_id in said.err
-    assert "example.com" in (home / "domains.txt").read_text()
-    other = purge(cli, "example.org", home, "--now")
-    assert (other.status, run.run_id in other.err) == (1, True), "deleting at once takes files from all runs"
+def test_files_that_runs_use_are_not_deleted_at_once(home: Path, cli: Cli, instance: dg.DagsterInstance) -> None:
+    run = instance.create_run_for_job(dg.job(name="maintenance")(lambda: None))
+    said = purge(cli, "example.org", home, "--now")
+    assert (said.status, run.run_id in said.err) == (1, True)
     assert purge(cli, "example.org", home).status == 0
 
 
@@ -210,8 +200,12 @@ def test_the_job_says_what_would_go_and_does_that_when_told(
     def execute(**config: object) -> dg.ExecuteInProcessResult:
         ops = {"purge_one_target": {"config": {"target": "example.com", **config}}}
         with open_workspace(settings) as workspace:
+            opened = SimpleNamespace(workspace=workspace)
             return job.execute_in_process(
-                run_config={"ops": ops}, resources={WORKSPACE: workspace}, instance=instance, raise_on_error=False
+                run_config={"ops": ops},
+                resources={WORKSPACE: opened},
+                instance=instance,
+                raise_on_error=False,
             )
 
     def is_here() -> bool:

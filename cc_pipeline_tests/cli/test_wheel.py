@@ -76,4 +76,4 @@ def test_a_notebook_of_ten_cells_finds_fetches_asks_and_exports_a_site(
 
 def test_dagster_finds_the_definitions_of_the_wheel(installed: Path, tmp_path: Path) -> None:
     names = "from cc_pipeline.definitions import defs; print(*(job.name for job in defs().resolve_all_job_defs()))"
-    assert "extract_domain" in run(installed / "python", "-c", names, folder=tmp_path)
+    assert "extract_targets" in run(installed / "python", "-c", names, folder=tmp_path)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import dagster as dg
@@ -15,9 +16,10 @@ import pytest
 from cc_pipeline.cli.app import main
 from cc_pipeline.cli.output import console, console_err
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.declared.collected_parts import listed_ops
-from cc_pipeline.defs.home_namespace import WORKSPACE
-from cc_pipeline.defs.partitions import PARTITIONS_FIELD, config_of, group_by_crawl, listed_keys
+from cc_pipeline.defs.home_namespace import OWN_HOME, TABLES, WORKSPACE
+from cc_pipeline.defs.partitions import group_by_crawl
+from cc_pipeline.defs.recording import read_failure
+from cc_pipeline.defs.sensors import listed_config, read_listed_keys
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.defs.published import published_rows
@@ -52,18 +54,16 @@ def cc_pipeline(
 
 def listed(run_config: Mapping[str, Any]) -> list[str]:
     """The partitions that the configuration of a run of ``extract_targets`` names."""
-    return listed_keys(run_config["ops"][listed_ops()[EXTRACT]]["config"][PARTITIONS_FIELD])
+    return read_listed_keys(dg.DagsterRun(EXTRACT, run_config=dict(run_config)), OWN_HOME)
 
 
 def listed_run(
     keys: Iterable[str],
     tags: Mapping[str, str] | None = None,
     status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED,
-    **config: object,
 ) -> dg.DagsterRun:
     """A run of ``extract_targets`` over partitions, as the instance keeps it."""
-    asked = config_of(listed_ops()[EXTRACT], keys, **config)
-    return dg.DagsterRun(EXTRACT, run_config=asked, tags=dict(tags or {}), status=status)
+    return dg.DagsterRun(EXTRACT, run_config=listed_config(OWN_HOME, keys), tags=dict(tags or {}), status=status)
 
 
 @cache
@@ -92,7 +92,7 @@ def execute(
                 partition_key=key,
                 tags=dict(tags or {}),
                 run_config={"loggers": loggers, "ops": {op: {"config": given} for op, given in config.items()}},
-                resources={WORKSPACE: workspace},
+                resources={WORKSPACE: SimpleNamespace(workspace=workspace)},
                 raise_on_error=False,
             )
         )
@@ -106,40 +106,39 @@ def execute_listed(
     **config: object,
 ) -> dg.ExecuteInProcessResult:
     """A run of ``extract_targets`` over partitions."""
-    return execute(
-        instance, of, EXTRACT, tags=tags, **{listed_ops()[EXTRACT]: {PARTITIONS_FIELD: group_by_crawl(keys), **config}}
-    )
+    return execute(instance, of, EXTRACT, tags=tags, extract_listed={"partitions": group_by_crawl(keys), **config})
 
 
-def execute_asked(
-    instance: dg.DagsterInstance, of: Settings | Workspace, request: dg.RunRequest
+def materialize(
+    instance: dg.DagsterInstance,
+    of: Settings | Workspace,
+    first: str,
+    last: str | None = None,
+    *,
+    assets: Iterable[str] = TABLES,
+    added: Iterable[dg.AssetsDefinition] = (),
+    run_config: Mapping[str, Any] | None = None,
 ) -> dg.ExecuteInProcessResult:
-    """What the schedule asked for."""
-    return execute_listed(instance, of, listed(request.run_config), request.tags)
-
-
-def began(
-    instance: dg.DagsterInstance, tags: Mapping[str, str], job: str = "extract_domain", assets: Iterable[str] = ()
-) -> dg.DagsterRun:
-    """A run as a process starts it: with its events."""
-    selection = frozenset(map(dg.AssetKey, assets)) or None
-    return start(
-        instance, dg.DagsterRun(job, tags=dict(tags), status=dg.DagsterRunStatus.STARTING, asset_selection=selection)
-    )
-
-
-def began_listed(
-    instance: dg.DagsterInstance, keys: Iterable[str], tags: Mapping[str, str] | None = None, **config: object
-) -> dg.DagsterRun:
-    """The same of ``extract_targets`` over partitions."""
-    return start(instance, listed_run(keys, tags, dg.DagsterRunStatus.STARTING, **config))
-
-
-def start(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dg.DagsterRun:
-    """Keeps a run, and its first event."""
-    started = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, run.job_name, message="started")
-    instance.report_dagster_event(started, instance.add_run(run).run_id)
-    return run
+    """A run of selected assets over a partition, or a range of them, as "Materialize selected" launches it. ``added``
+    are assets of somebody else, which are selected too."""
+    given = {*assets}
+    own = [one for one in definitions().assets or () if isinstance(one, dg.AssetsDefinition)]
+    makers = [one for one in own if given & {key.path[-1] for key in one.keys}]
+    keys = [dg.AssetKey(name) for name in given] + [key for one in added for key in one.keys]
+    ends = {} if last is None else {
+        "dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last,
+    }  # fmt: skip
+    with nullcontext(of) if isinstance(of, Workspace) else open_workspace(of) as workspace:
+        return dg.materialize(
+            [*makers, *added],
+            selection=dg.AssetSelection.assets(*keys),
+            instance=instance,
+            partition_key=None if last is not None else first,
+            tags=ends,
+            resources={WORKSPACE: SimpleNamespace(workspace=workspace)},
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}, **(run_config or {})},
+            raise_on_error=False,
+        )
 
 
 def recorded(instance: dg.DagsterInstance, asset: str) -> dict[str, dg.AssetMaterialization]:
@@ -151,12 +150,7 @@ def recorded(instance: dg.DagsterInstance, asset: str) -> dict[str, dg.AssetMate
 
 def failure_of(result: dg.ExecuteInProcessResult) -> str:
     """What the step that failed raised."""
-    for event in result.all_events:
-        if event.is_step_failure:
-            error = event.step_failure_data.error
-            cause = error.cause if error is not None and error.cause is not None else error
-            return cause.message.strip() if cause is not None else ""
-    return ""
+    return read_failure([event for event in result.all_events if event.is_step_failure])[0]
 
 
 def everything_in(folder: Path) -> dict[str, tuple[int, int]]:
@@ -172,21 +166,3 @@ def state_of(home: Path) -> tuple[object, ...]:
     """What earlier results are: the published rows and the stored records."""
     stored = sorted(str(path) for path in (home / "lake" / "records").rglob("*") if path.is_file())
     return published_rows(home), stored
-
-
-def sensor(name: str) -> dg.SensorDefinition:
-    """A sensor of the code location, to be called with a context."""
-    return next(one for one in definitions().sensors or () if one.name == name)
-
-
-def schedule(name: str) -> dg.ScheduleDefinition:
-    """A schedule of the code location, to be called with a context."""
-    found = next(one for one in definitions().schedules or () if one.name == name)
-    assert isinstance(found, dg.ScheduleDefinition)
-    return found
-
-
-def asset(name: str, of: dg.Definitions | None = None) -> dg.AssetsDefinition:
-    """What makes the asset ``name``, for a run with any resources."""
-    every = [one for one in (of or definitions()).assets or () if isinstance(one, dg.AssetsDefinition)]
-    return next(one for one in every if dg.AssetKey(name) in one.keys)

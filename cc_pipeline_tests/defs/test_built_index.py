@@ -11,7 +11,7 @@ import pytest
 from cc_pipeline.checks.asset_checks import every_file_is_indexed
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.launcher import Launcher
+from cc_pipeline.defs.stage_runner import StageRunner
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.defs.graph import execute, failure_of
 from cc_pipeline_tests.testing.mini_crawl.news import NewsSpec, write_news
@@ -19,7 +19,7 @@ from cc_pipeline_tests.world import harvest, workspace_of
 
 SPEC = NewsSpec(files=2, fetches=6)
 MONTH = SPEC.month
-EVERYTHING = Scope(None, None, {})
+EVERYTHING = Scope()
 
 
 @pytest.fixture
@@ -33,19 +33,19 @@ def shards(workspace: Workspace) -> list[Path]:
 
 
 def test_a_run_without_a_yes_says_the_price_and_one_with_it_builds(workspace: Workspace) -> None:
-    with Launcher(workspace) as launcher:
-        launcher.instance.add_dynamic_partitions("crawl", [MONTH])
-        refused = execute(launcher.instance, workspace.settings, "build_index", key=MONTH)
+    with StageRunner(workspace) as runner:
+        runner.instance.add_dynamic_partitions("crawl", [MONTH])
+        refused = execute(runner.instance, workspace.settings, "build_index", key=MONTH)
         assert not refused.success
         assert "2 archive files have to be read whole" in failure_of(refused) and '"yes": true' in failure_of(refused)
         assert shards(workspace) == []
         yes = {"yes": True, "max_files": 1}
-        built = execute(launcher.instance, workspace, "build_index", key=MONTH, index_archives=yes)
+        built = execute(runner.instance, workspace, "build_index", key=MONTH, index_archives=yes)
         [event] = built.get_asset_materialization_events()
         assert len(shards(workspace)) == 1
         assert event.materialization.metadata["to be indexed"].value == 1
-        launcher.build_index(MONTH)
-        latest = launcher.instance.get_latest_materialization_event(dg.AssetKey("built_index"))
+        runner.build_index(MONTH)
+        latest = runner.instance.get_latest_materialization_event(dg.AssetKey("built_index"))
         assert latest is not None and latest.asset_materialization is not None
         figures = latest.asset_materialization.metadata
         assert figures["parts that could not be read"].value == 1 and figures["to be indexed"].value == 0
@@ -54,14 +54,14 @@ def test_a_run_without_a_yes_says_the_price_and_one_with_it_builds(workspace: Wo
 
 def test_the_check_counts_what_is_missing_and_what_could_not_be_read(workspace: Workspace) -> None:
     assert every_file_is_indexed.verdict(workspace, EVERYTHING).severity == "ok"
-    with Launcher(workspace) as launcher:
-        launcher.build_index(MONTH, max_files=1)
+    with StageRunner(workspace) as runner:
+        runner.build_index(MONTH, max_files=1)
     harvest(workspace, MONTH)
     lacking = every_file_is_indexed.verdict(workspace, EVERYTHING)
     assert (lacking.severity, lacking.wrong) == ("warn", (MONTH,)) and "1 of 2 archive files" in lacking.message
     assert lacking.message.endswith(f"cc-pipeline index build --crawl {MONTH}")
-    with Launcher(workspace) as launcher:
-        launcher.build_index(MONTH)
+    with StageRunner(workspace) as runner:
+        runner.build_index(MONTH)
     damaged = every_file_is_indexed.verdict(workspace, EVERYTHING)
     assert damaged.severity == "warn" and "1 byte range of" in damaged.message
 

@@ -15,16 +15,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 
-from cc_pipeline.defs.declared.collected_parts import listed_ops
-from cc_pipeline.defs.instance import DAEMON_VARIABLES, DAGSTER_YAML, find_missing_keys, prepare_files, prepare_instance
-from cc_pipeline.defs.partitions import config_of
+from cc_pipeline.defs.home_namespace import OWN_HOME, TABLES
+from cc_pipeline.defs.instance import DAEMON_VARIABLES, DAGSTER_YAML, open_instance, prepare_files, prepare_instance
 from cc_pipeline.settings import load_settings
-from cc_pipeline_tests.defs.graph import EXTRACT
 from cc_pipeline_tests.defs.published import query
 from cc_pipeline_tests.ports import free_port
-from cc_pipeline_tests.world import NEW, Bucket
+from cc_pipeline_tests.world import NEW, OLD, Bucket
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(600)]
 
@@ -100,9 +99,28 @@ class Server:
         )  # fmt: skip
         assert answer["addDynamicPartition"]["__typename"] == "AddDynamicPartitionSuccess"
 
-    def launch_listed(self, keys: Sequence[str]) -> str:
-        """A run of ``extract_targets`` over partitions."""
-        return self.launch(EXTRACT, {}, config_of(listed_ops()[EXTRACT], keys))
+    def backfill(self, assets: Sequence[str], keys: Sequence[str]) -> str:
+        """Asks for a backfill as the UI's dialog does; gives its id."""
+        answer = self.ask(
+            """mutation ($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
+                __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }""",
+            params={"assetSelection": [{"path": [name]} for name in assets], "partitionNames": [*keys], "tags": []},
+        )["launchPartitionBackfill"]
+        assert answer["__typename"] == "LaunchBackfillSuccess", answer
+        return str(answer["backfillId"])
+
+    def wait_for_backfill(self, backfill: str) -> str:
+        """The status a backfill ended with."""
+        question = (
+            "query ($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill { status } } }"
+        )
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            status = self.ask(question, id=backfill)["partitionBackfillOrError"]["status"]
+            if status != "REQUESTED":
+                return str(status)
+            time.sleep(1)
+        raise AssertionError(self._log.read_text("utf-8")[-3000:])
 
     def launch(self, job: str, tags: dict[str, str], config: Mapping[str, Any] | None = None) -> str:
         answer = self.ask(
@@ -190,14 +208,10 @@ def test_a_domain_from_the_index_to_duckdb_through_plain_dagster_dev(bucket: Buc
             server.add_partition(dimension, key)
         harvested = server.launch("harvest_crawl", {"dagster/partition": NEW})
         assert server.wait_for(harvested) == "SUCCESS", server.failure(harvested)
-        # several partitions in one run, as the backfill schedule asks for them
-        extracted = server.launch(
-            "extract_domain",
-            {
-                "dagster/asset_partition_range_start": f"{NEW}|example.com",
-                "dagster/asset_partition_range_end": f"{NEW}|no-such.example",
-            },
-        )
+        # several partitions in one run, as the sensor of the backfill asks for them
+        sites = {NEW: ["example.com", "no-such.example"]}
+        asked = {"ops": {"extract_listed": {"config": {"partitions": sites}}}}
+        extracted = server.launch("extract_targets", {}, asked)
         assert server.wait_for(extracted) == "SUCCESS", server.failure(extracted)
         published = server.launch("publish", {})
         assert server.wait_for(published) == "SUCCESS", server.failure(published)
@@ -213,6 +227,44 @@ def test_a_domain_from_the_index_to_duckdb_through_plain_dagster_dev(bucket: Buc
     assert query(home, "SELECT outcome, count(*) FROM ledger GROUP BY 1") == [("fetched", len(truth))]
     assert query(home, "SELECT count(*) FROM page_metadata") == [(len(truth),)]
     assert query(home, "SELECT count(*) > 0 FROM page_text") == [(True,)]
+
+
+def test_a_backfill_of_the_tables_and_what_is_behind_them(bucket: Bucket, tmp_path: Path) -> None:
+    crawls, targets = (OLD, NEW), ("example.com", "example.org")
+    keys = [f"{crawl}|{target}" for crawl in crawls for target in targets]
+    bad, port = tmp_path / "bad", free_port()
+    bad.write_text(keys[1], "utf-8")
+    settings = load_settings({}, source=str(bucket[0]), home=str(tmp_path / "home"))
+    prepare_files(settings, tmp_path)
+    places = {
+        "BAD_PARTITIONS": str(bad),
+        "DAGSTER_HOME": str(settings.dagster_home),
+        "CC_PIPELINE_HOME": str(settings.home),
+    }
+    env = environment(bucket[0], tmp_path) | DAEMON_VARIABLES | places | {"BAD_PARTITIONS": str(bad)}
+    with open_instance(settings) as instance:
+        instance.add_dynamic_partitions("crawl", [*crawls])
+        instance.add_dynamic_partitions("target", [*targets])
+    for crawl in crawls:
+        subprocess.run([BIN / "cc-pipeline", "index", "harvest", "-c", crawl], env=env, cwd=tmp_path, check=True)
+    location = Path(__file__).parent / "bad_location.py"
+    command = [str(BIN / "dagster"), "dev", "-f", str(location), "-h", "127.0.0.1", "-p", str(port)]
+    with serving(command, tmp_path, env, port, killed=True) as server, open_instance(settings) as instance:
+
+        def shown(asset: str) -> dict[str, str]:
+            statuses = instance.get_status_by_partition(dg.AssetKey(asset), keys, OWN_HOME.pairs) or {}
+            return {key: "" if status is None else status.value for key, status in statuses.items()}
+
+        server.wait_until_loaded()
+        assert "FAIL" in server.wait_for_backfill(server.backfill([*TABLES, "words"], keys))
+        good = [key for key in keys if key != keys[1]]
+        for asset in (*TABLES, "words"):
+            states = shown(asset)
+            assert [key for key, status in states.items() if status == "MATERIALIZED"] == good, (asset, states)
+        assert {shown(table)[keys[1]] for table in TABLES} == {"FAILED"}
+        bad.write_text("", "utf-8")
+        assert server.wait_for_backfill(server.backfill([*TABLES, "words"], [keys[1]])) == "COMPLETED_SUCCESS"
+        assert {state for asset in (*TABLES, "words") for state in shown(asset).values()} == {"MATERIALIZED"}
 
 
 def test_a_home_that_is_exported_wins_over_the_checkouts_env_file(bucket: Bucket, tmp_path: Path) -> None:
@@ -241,13 +293,11 @@ def test_files_for_dagster_are_written_once_and_stay_a_persons_own(bucket: Bucke
     for name, value in DAEMON_VARIABLES.items():
         assert f"{name}=${{{name}:-{value}}}\n" in env.read_text("utf-8")
     assert config.read_text("utf-8") == DAGSTER_YAML
-    assert find_missing_keys(settings) == []
     env.write_text("CC_PIPELINE_CONTACT=me@example.org\n", "utf-8")
     config.write_text("telemetry: {enabled: false}\n", "utf-8")
     assert prepare_files(settings, tmp_path) == []
     prepare_instance(settings)
     assert config.read_text("utf-8") == "telemetry: {enabled: false}\n"
-    assert find_missing_keys(settings) == ["run_launcher", "run_queue"]
 
 
 def test_dg_understands_the_project(bucket: Bucket, checkout: Path) -> None:

@@ -10,14 +10,11 @@ import dagster as dg
 import pytest
 
 from cc_pipeline.dagster import build_defs, names
-from cc_pipeline.defs.automation.watched import refuse_watched
-from cc_pipeline.defs.declared.build import build_namespace, definitions, everything
-from cc_pipeline.defs.declared.collected_parts import asset_name, owns
+from cc_pipeline.defs.build import build_home, build_namespace, build_own_home
 from cc_pipeline.defs.dynamic_keys import delete_keys
-from cc_pipeline.defs.home_namespace import OWN_HOME, HomeNamespace
-from cc_pipeline.defs.instance import end_runs_of_dead_processes
-from cc_pipeline.defs.partitions import config_of
-from cc_pipeline.defs.partitions_in_flight import find_in_flight
+from cc_pipeline.defs.home_namespace import HomeNamespace
+from cc_pipeline.defs.sensors import listed_config
+from cc_pipeline.defs.watched import refuse_watched
 from cc_pipeline.errors import UserInputError
 from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
 
@@ -71,7 +68,10 @@ def test_homes_share_no_name_and_clash_with_nothing_of_others(tmp_path: Path) ->
 
 
 def test_what_there_is_has_no_prefix_of_its_own_and_the_whole_instance_is_left_alone() -> None:
-    ours, inside = names_of(everything()), names_of(definitions(HomeNamespace(is_only_home=False)))
+    ours, inside = (
+        names_of(build_own_home()),
+        names_of(build_home(HomeNamespace(is_only_home=False), is_automatic=False)),
+    )
     of_ours = {"job trim_history", "ticks history", "resource workspace", "ticks default_automation_condition_sensor"}
     assert ours - inside == of_ours | {name for name in ours if name.startswith("op forget")}
     assert inside - ours == {"resource cc_pipeline_workspace", "ticks conditions"}
@@ -101,11 +101,11 @@ def test_settings_come_per_home_in_the_words_of_their_variables(
     monkeypatch.setenv("CC_PIPELINE_SUBSETS", "warc")
     own = {"crawls": ["2024-22", "2018-05"], "Subsets": "robotstxt", "markdown": True, "rate": 3}
     places = {"home": tmp_path / "one", "source": None}
-    settings = build_namespace(("one",), "", False, [], places, own).load_settings()
+    settings = build_namespace(("one",), "", [], places, own).load_settings()
     assert (settings.home, settings.source) == (tmp_path / "one", "https://data.commoncrawl.org")
     assert (settings.crawls, settings.subsets) == (("2024-22", "2018-05"), ("robotstxt",))
     assert (settings.markdown, settings.rate) == (True, 3)
-    assert build_namespace((), "", False, [], {}, {}).load_settings().home == tmp_path / "another"
+    assert build_namespace((), "", [], {}, {}).load_settings().home == tmp_path / "another"
 
 
 @pytest.mark.parametrize(
@@ -130,40 +130,19 @@ def test_targets_of_the_code_location_are_not_purged_under_it() -> None:
         refuse_watched(at, "example.org")
 
 
-def test_runs_and_records_of_others_are_not_ours(instance: dg.DagsterInstance) -> None:
+def test_runs_and_keys_of_others_are_not_ours(instance: dg.DagsterInstance) -> None:
     books, other = HomeNamespace(("books",), is_only_home=False), HomeNamespace(is_only_home=False)
-    tags, started = {"dagster/partition": f"{NEW}|example.com"}, dg.DagsterRunStatus.STARTED
-    asked = config_of("books_extract_listed", [f"{NEW}|example.org"])
-    instance.add_run(dg.DagsterRun("books_extract_targets", run_config=asked, status=started))
-    selected = frozenset({dg.AssetKey(["news", "page_text"])})
-    theirs = dg.DagsterRun("__ASSET_JOB", status=started, tags=tags, asset_selection=selected)
-    instance.add_run(theirs)
-    assert find_in_flight(instance, books).pairs == {(NEW, "example.org")}
-    assert not find_in_flight(instance, other).is_busy and not find_in_flight(instance, OWN_HOME).is_busy
-    assert not owns(books, theirs)
+    for at, job in ((books, "books_extract_targets"), (other, "extract_targets")):
+        assert at.owns(dg.DagsterRun(job))
+        own = frozenset({at.key("page_text")})
+        assert at.owns(dg.DagsterRun("__ASSET_JOB", asset_selection=own))
+    theirs = dg.DagsterRun("__ASSET_JOB", asset_selection=frozenset({dg.AssetKey(["news", "page_text"])}))
+    assert not books.owns(theirs)
     for at in (books, other):
         instance.add_dynamic_partitions(at.qualify("target"), ["example.com"])
-        instance.add_dynamic_partitions(at.qualify("crawl"), [NEW])
-        made = dg.AssetMaterialization(at.key("records"), partition=f"{NEW}|example.com")
-        instance.report_runless_asset_event(made)
-    delete_keys(instance, other, domains=["example.com"])
+    delete_keys(instance, other, targets=["example.com"])
     assert not list(other.target_keys(instance))
     assert list(books.target_keys(instance)) == ["example.com"]
-
-
-def test_a_home_without_a_prefix_owns_what_it_declares(instance: dg.DagsterInstance) -> None:
-    at = HomeNamespace(is_only_home=False)
-    repository = definitions(at).get_repository_def()
-    made = repository.asset_graph.materializable_asset_keys
-    assert len(made) > 10 and {asset_name(at, key) for key in made} == {key.to_user_string() for key in made}
-    jobs = [job for job in repository.get_all_jobs() if not job.name.startswith("__")]
-    assert len(jobs) > 10 and all(owns(at, dg.DagsterRun(job.name, tags=job.run_tags)) for job in jobs)
-    # what others have may have names of one part, and those of our jobs
-    for name, assets in (("__ASSET_JOB", {dg.AssetKey("their_asset")}), ("publish", set()), ("maintenance", set())):
-        gone = dg.DagsterRun(name, status=dg.DagsterRunStatus.STARTING, asset_selection=frozenset(assets) or None)
-        instance.add_run(gone)
-        assert not owns(at, gone)
-    assert end_runs_of_dead_processes(instance, at) == []
 
 
 def run(of: dg.Definitions, instance: dg.DagsterInstance, job: str, **given: Any) -> dg.ExecuteInProcessResult:
@@ -190,7 +169,12 @@ def test_own_assets_stand_behind_the_tables_by_partition_and_by_crawl(
         instance.add_dynamic_partitions(home.qualify("target"), ["example.com", "example.org"])
     keys = [f"{NEW}|{site}" for site in ("example.com", "example.org")]
     books, news = (
-        run(defs, instance, f"{prefix}_extract_targets", run_config=QUIET | config_of(f"{prefix}_extract_listed", keys))
+        run(
+            defs,
+            instance,
+            f"{prefix}_extract_targets",
+            run_config=QUIET | listed_config(HomeNamespace((prefix,), is_only_home=False), keys),
+        )
         for prefix in ("books", "news")
     )
     columns_in_events(defs, news)

@@ -14,7 +14,7 @@ import dagster as dg
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.run_failures import read_failed_partitions
+from cc_pipeline.defs.recording import FAILED
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.testing.mini_crawl.truth import Capture, MiniCrawlTruth
@@ -24,6 +24,7 @@ from cc_pipeline_tests.defs.graph import (
     execute,
     execute_listed,
     failure_of,
+    materialize,
     recorded,
     settings_of,
     state_of,
@@ -156,17 +157,18 @@ def test_keys_made_in_the_ui_are_looked_up_as_meant_or_fail_with_a_reason(
     before = state_of(home)
     instance.add_dynamic_partitions("crawl", [NEW])
     instance.add_dynamic_partitions("target", list(KEYS_REFUSED))
-    alone = execute(instance, settings, "extract_domain", key=f"{NEW}|../x")
+    alone = materialize(instance, settings, f"{NEW}|../x")
     assert KEYS_REFUSED["../x"] in failure_of(alone)
     result = execute_listed(instance, settings, [f"{NEW}|{key}" for key in KEYS_REFUSED])
     [failure] = [event.step_failure_data for event in result.all_events if event.is_step_failure]
-    reasons = {one.partition: one.reason for one in read_failed_partitions(failure.user_failure_data.metadata)}
+    rows = failure.user_failure_data.metadata[FAILED].records
+    reasons = {row.data["partition"]: row.data["reason"] for row in rows}
     for key, why in KEYS_REFUSED.items():
         assert why in reasons.pop(f"{NEW}|{key}")
     assert reasons == {}
     assert state_of(home) == before
     instance.add_dynamic_partitions("target", ["kunst-example.museum"])
-    assert execute(instance, settings, "extract_domain", key=f"{NEW}|kunst-example.museum").success
+    assert materialize(instance, settings, f"{NEW}|kunst-example.museum").success
     assert execute(instance, settings, "publish").success
     found = query(home, "SELECT count(*) FROM capture_targets WHERE target = 'kunst-example.museum'")
     assert found == [(len(truth.captures_of(NEW, subset="warc", domain="kunst-example.museum")),)]
@@ -187,7 +189,7 @@ def test_a_condition_is_a_partition_whose_definition_reads_back(
     harvest(workspace)
     assert f"(partition key {target.slug})" in run("targets", "add", text)[1]
     workspace.register_targets([target])  # as the sensor does that makes the partition
-    result = execute(instance, settings, "extract_domain", key=f"{NEW}|{target.slug}")
+    result = materialize(instance, settings, f"{NEW}|{target.slug}")
     assert result.success, failure_of(result)
     assert workspace.targets([target.slug])[target.slug] == target
     pages = [one for one in truth.captures_of(NEW, domain="example.com", subset="warc") if _mime(one) == "text/html"]
@@ -206,7 +208,7 @@ def test_a_key_of_the_watch_list_means_that_before_any_sensor_has_run(
     instance.add_dynamic_partitions("target", [key])
     settings = settings_of(folder / "bucket", folder / "home")
     harvest(workspace_of(folder / "bucket", folder / "home"))
-    result = execute(instance, settings, "extract_domain", key=f"{NEW}|{key}")
+    result = materialize(instance, settings, f"{NEW}|{key}")
     assert result.success, failure_of(result)
     urls = [
         one.url for one in truth.captures_of(NEW, subset="warc") if urlsplit(one.url).netloc == "news.example.co.uk"
@@ -230,6 +232,6 @@ def test_crawls_made_in_the_ui_that_are_none_fail_with_a_reason(
         result = execute(instance, settings, "harvest_crawl", key=crawl)
         assert not result.success
         assert "cc-pipeline crawls" in failure_of(result)
-    result = execute(instance, settings, "extract_domain", key="../x|example.org")
+    result = materialize(instance, settings, "../x|example.org")
     assert not result.success
     assert failure_of(result)

@@ -16,7 +16,6 @@ import pytest
 import cc_pipeline
 from cc_pipeline.dagster import build_defs, names
 from cc_pipeline.defs.instance import open_instance
-from cc_pipeline.defs.partitions import config_of
 from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(600)]
@@ -110,7 +109,7 @@ def test_a_project_with_two_homes_is_checked_and_materialized_by_its_own_executo
 ) -> None:
     told(project, "dg", "check", "defs")
     config = project / "asked.yaml"
-    config.write_text(json.dumps(config_of("books_extract_listed", [f"{NEW}|{SITE}"])), "utf-8")
+    config.write_text(json.dumps({"ops": {"books_extract_listed": {"config": {"partitions": {NEW: [SITE]}}}}}), "utf-8")
     said = told(
         project, "dagster", "job", "execute", "-m", "shop.definitions", "-j", "books_extract_targets",
         "-c", str(config),

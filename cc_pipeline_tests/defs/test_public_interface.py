@@ -26,39 +26,23 @@ _CALLED = {
 #: Members that are used and not marked: an upgrade may take any of them. Fields of Dagster's data classes are not
 #: marked at all, and are left out.
 UNMARKED = {
-    "AssetCheckExecutionContext.run",
     "AssetExecutionContext.run",
-    "DagsterInstance.add_instigator_state",
-    "DagsterInstance.add_run_tags",
+    "DagsterInstance.all_instigator_state",
     "DagsterInstance.all_logs",
     "DagsterInstance.compute_log_manager",
     "DagsterInstance.dispose",
-    "DagsterInstance.event_log_storage",
     "DagsterInstance.from_config",
-    "DagsterInstance.get_backfills",
-    "DagsterInstance.get_instigator_state",
-    "DagsterInstance.get_latest_storage_id_by_partition",
     "DagsterInstance.get_materialized_partitions",
-    "DagsterInstance.get_records_for_run",
     "DagsterInstance.get_runs",
     "DagsterInstance.get_runs_count",
     "DagsterInstance.get_ticks",
-    "DagsterInstance.report_run_canceled",
-    "DagsterInstance.report_run_failed",
     "DagsterInstance.root_directory",
-    "DagsterInstance.update_instigator_state",
-    "DagsterLogManager.info",
-    "Definitions.resolve_job_def",
+    "Definitions.get_repository_def",
     "FreshnessPolicy.time_window",
-    "RunStatusSensorContext.for_run_failure",
-    "ScheduleEvaluationContext.log",
     "SensorEvaluationContext.log",
 }
-#: Functions that replace an attribute of a library, until there is another way (docs/upstream.md).
-REPLACING = {
-    "defs/internals.py: run_webserver",
-    "defs/internals.py: run_dev",
-}
+#: Functions that replace an attribute of a library.
+REPLACING: set[str] = set()
 
 
 def used_members(tree: ast.AST) -> Iterator[tuple[type, str]]:
@@ -171,6 +155,12 @@ def _is_foreign(value: ast.expr, foreign: set[str]) -> bool:
     if isinstance(value, ast.Attribute):
         return _is_foreign(value.value, foreign)
     return isinstance(value, ast.Name) and value.id in foreign
+
+
+def test_no_private_module_or_tag_of_dagster_is_named() -> None:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        text = path.read_text("utf-8")
+        assert "dagster._" not in text and '"dagster/_' not in text and ".dagster/" not in text, path
 
 
 def test_nothing_of_a_library_is_replaced() -> None:

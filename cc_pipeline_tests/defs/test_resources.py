@@ -1,18 +1,24 @@
 """The resource of the UI's processes: a workspace open for a run and closed after it, whatever became of the run."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
-from cc_pipeline.defs import resources
-from cc_pipeline.defs.declared.build import resource
-from cc_pipeline.defs.engines import LocalRunEngine
+from cc_pipeline.defs import engines
 from cc_pipeline.defs.home_namespace import OWN_HOME, WORKSPACE
 from cc_pipeline.defs.partitions import ENGINE_TAG
+from cc_pipeline.defs.resources import HomeResource, make_resource
 from cc_pipeline.extension import Extension
 from cc_pipeline.settings import all_settings
 from cc_pipeline.workspace.workspace import Workspace
+
+
+def configured(values: Mapping[str, object]) -> HomeResource:
+    """The resource as a run's configuration makes it."""
+    resource = make_resource(OWN_HOME)
+    return type(resource)(**values)
 
 
 @pytest.fixture
@@ -34,13 +40,13 @@ def test_a_run_has_one_open_workspace_of_its_settings(
     monkeypatch.setenv("CC_PIPELINE_SUBSETS", "robotstxt")
     seen: list[Workspace] = []
 
-    @dg.asset
-    def first(workspace: dg.ResourceParam[Workspace]) -> None:
-        seen.append(workspace)
+    @dg.asset(required_resource_keys={WORKSPACE})
+    def first(context: dg.AssetExecutionContext) -> None:
+        seen.append(OWN_HOME.workspace(context))
 
-    @dg.asset(deps=[first])
-    def second(workspace: dg.ResourceParam[Workspace]) -> None:
-        seen.append(workspace)
+    @dg.asset(deps=[first], required_resource_keys={WORKSPACE})
+    def second(context: dg.AssetExecutionContext) -> None:
+        seen.append(OWN_HOME.workspace(context))
         assert not closed
         if fails:
             raise ValueError("it went wrong")
@@ -48,7 +54,7 @@ def test_a_run_has_one_open_workspace_of_its_settings(
     source, home = str(tmp_path / "bucket"), str(tmp_path / "home")
     result = dg.materialize(
         [first, second],
-        resources={WORKSPACE: resource(OWN_HOME).configured({"source": source, "home": home})},
+        resources={WORKSPACE: configured({"source": source, "home": home})},
         raise_on_error=False,
     )
     assert result.success is not fails
@@ -61,24 +67,24 @@ def test_a_run_has_one_open_workspace_of_its_settings(
 def test_settings_that_cannot_be_used_end_the_run_naming_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC_PIPELINE_INDEX", "telepathy")
 
-    @dg.asset
-    def any_asset(workspace: dg.ResourceParam[Workspace]) -> None:
+    @dg.asset(required_resource_keys={WORKSPACE})
+    def any_asset(context: dg.AssetExecutionContext) -> None:
         pytest.fail("it must not run")
 
     with pytest.raises(Exception, match="workspace") as failed:
-        dg.materialize([any_asset], resources={WORKSPACE: resource(OWN_HOME)})
+        dg.materialize([any_asset], resources={WORKSPACE: make_resource(OWN_HOME)})
     assert "CC_PIPELINE_INDEX" in str(failed.value.__cause__ or failed.value)
 
 
 @pytest.mark.parametrize("source", ["https://u:s3cret@h.example/x", "https://h.example/x?token=s3cret"])
 def test_a_source_with_credentials_is_refused_where_dagster_would_store_it(source: str, tmp_path: Path) -> None:
-    @dg.asset
-    def any_asset(workspace: dg.ResourceParam[Workspace]) -> None:
+    @dg.asset(required_resource_keys={WORKSPACE})
+    def any_asset(context: dg.AssetExecutionContext) -> None:
         pytest.fail("it must not run")
 
     given = {"source": source, "home": str(tmp_path)}
     with pytest.raises(Exception, match="workspace") as failed:
-        dg.materialize([any_asset], resources={WORKSPACE: resource(OWN_HOME).configured(given)})
+        dg.materialize([any_asset], resources={WORKSPACE: configured(given)})
     said = str(failed.value.__cause__ or failed.value)
     assert "CC_PIPELINE_SOURCE_PASSWORD" in said
     assert "s3cret" not in said
@@ -88,16 +94,16 @@ def test_a_run_chooses_its_engine_by_its_configuration_or_its_tag(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
-    one = Extension(name="elsewhere", summary="", engines=lambda: {"elsewhere": LocalRunEngine})
+    one = Extension(name="elsewhere", summary="", engines=lambda: {"elsewhere": lambda: engines.find_engine("local")})
     monkeypatch.setattr(all_settings, "extensions", lambda: (one,))
 
-    @dg.asset
-    def any_asset(workspace: dg.ResourceParam[Workspace]) -> None:
-        seen.append(workspace.settings.engine)
+    @dg.asset(required_resource_keys={WORKSPACE})
+    def any_asset(context: dg.AssetExecutionContext) -> None:
+        seen.append(OWN_HOME.workspace(context).settings.engine)
 
     def run(tags: dict[str, str], **config: str) -> None:
         own = {"source": str(tmp_path / "bucket"), "home": str(tmp_path / "home"), **config}
-        of_run = resource(OWN_HOME).configured(own)
+        of_run = configured(own)
         dg.materialize([any_asset], resources={WORKSPACE: of_run}, tags=tags)
 
     run({})
@@ -107,20 +113,3 @@ def test_a_run_chooses_its_engine_by_its_configuration_or_its_tag(
     run({})
     run({ENGINE_TAG: "local"})
     assert seen == ["local", "elsewhere", "local", "elsewhere", "local"]
-
-
-def test_the_process_of_a_run_keeps_dagsters_files_open_and_that_of_a_tick_does_not(
-    closed: list[Workspace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept: list[str] = []
-    monkeypatch.setattr(resources, "keep_open", lambda _: kept.append("kept"))
-    mine = resource(OWN_HOME).configured({"source": str(tmp_path), "home": str(tmp_path / "home")})
-
-    @dg.asset
-    def any_asset(workspace: dg.ResourceParam[Workspace]) -> None:
-        assert kept == ["kept"]
-
-    # ticks are threads of a code server, which lives for days
-    with dg.build_resources({WORKSPACE: mine}):
-        assert kept == []
-    assert dg.materialize([any_asset], resources={WORKSPACE: mine}).success

@@ -1,26 +1,27 @@
-"""The sensors on an instance that forgets: what each tick registers, asks for, skips, and refuses."""
+"""The sensors on an instance that forgets: what each tick registers, starts, skips, and reports."""
 
 from __future__ import annotations
 
-import gzip
 import json
-from collections import Counter
-from dataclasses import replace
+import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
-import cc_pipeline.defs.automation.sensors as sensors
-from cc_pipeline.commoncrawl import crawls as packaged
-from cc_pipeline.defs import partitions
-from cc_pipeline.defs.home_namespace import WORKSPACE
-from cc_pipeline.settings import Settings, load_settings, source_addresses
-from cc_pipeline.transport.ranges import RetryPolicy
+import cc_pipeline.extraction.run as stages
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.defs import partitions, sensors
+from cc_pipeline.defs.home_namespace import OWN_HOME
+from cc_pipeline.defs.instance import prepare_instance
+from cc_pipeline.defs.sensors import report_failed_run
+from cc_pipeline.errors import PlaceFault
+from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import open_workspace
-from cc_pipeline_tests.defs.graph import sensor
-from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.defs.graph import execute_listed, listed, materialize, settings_of
 from cc_pipeline_tests.world import (
     ANNOUNCED,
     ARC,
@@ -28,342 +29,225 @@ from cc_pipeline_tests.world import (
     OLD,
     Bucket,
     announce,
-    closed_port,
     copy_of,
     harvest,
-    replace_file,
     workspace_of,
 )
 
-new_crawls = sensor("new_crawls")
-path_lists = sensor("path_lists")
-watch_list = sensor("watch_list")
+DECISIONS = {
+    "new_crawls": sensors.find_new_crawls,
+    "watch_list": sensors.register_watched,
+    "backfill_missing": sensors.find_due_partitions,
+    "publication": sensors.find_unpublished,
+}
 
 
 class Ticks:
     """One sensor ticked again and again, as the daemon does: requests are carried out, the cursor is kept."""
 
-    def __init__(self, sensor: dg.SensorDefinition, instance: dg.DagsterInstance, settings: Settings) -> None:
-        self._sensor, self._instance, self._settings = sensor, instance, settings
+    def __init__(self, name: str, instance: dg.DagsterInstance, settings: Settings) -> None:
+        self._decide, self._instance, self._settings = DECISIONS[name], instance, settings
         self.cursor: str | None = None
 
-    def tick(self) -> dg.SensorResult | dg.SkipReason:
+    def tick(self) -> dg.SensorResult | dg.SkipReason | dg.RunRequest:
         with open_workspace(self._settings) as workspace:
-            context = dg.build_sensor_context(
-                instance=self._instance, cursor=self.cursor, resources={WORKSPACE: workspace}
-            )
-            answer = self._sensor(context)
-        assert isinstance(answer, dg.SensorResult | dg.SkipReason)
+            context = dg.build_sensor_context(instance=self._instance, cursor=self.cursor)
+            answer = self._decide(context, workspace, OWN_HOME)
         if isinstance(answer, dg.SensorResult):
             for request in answer.dynamic_partitions_requests or ():
-                assert isinstance(request, dg.AddDynamicPartitionsRequest)
                 self._instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
             self.cursor = answer.cursor or self.cursor
+        assert isinstance(answer, dg.SensorResult | dg.SkipReason | dg.RunRequest)
         return answer
 
+    def requests(self) -> list[dg.RunRequest]:
+        """The runs that the next tick starts."""
+        answer = self.tick()
+        if isinstance(answer, dg.RunRequest):
+            return [answer]
+        return list(answer.run_requests or ()) if isinstance(answer, dg.SensorResult) else []
 
-def asked(answer: dg.SensorResult | dg.SkipReason) -> list[str | None]:
-    assert isinstance(answer, dg.SensorResult), answer
-    return [request.partition_key for request in answer.run_requests or ()]
-
-
-def reason(answer: dg.SensorResult | dg.SkipReason) -> str:
-    assert isinstance(answer, dg.SkipReason), answer
-    return answer.skip_message or ""
-
-
-def ran(instance: dg.DagsterInstance, crawl: str, status: dg.DagsterRunStatus) -> None:
-    """A harvest that the sensor asked for has come to this."""
-    tags = {"dagster/partition": crawl, "dagster/sensor_name": "new_crawls"}
-    instance.add_run(dg.DagsterRun(job_name="harvest_crawl", status=status, tags=tags))
+    def reason(self) -> str:
+        """Why the next tick starts nothing."""
+        answer = self.tick()
+        assert not isinstance(answer, dg.RunRequest)
+        words = answer.skip_message if isinstance(answer, dg.SkipReason) else answer.skip_reason
+        return str(words.skip_message if isinstance(words, dg.SkipReason) else words)
 
 
-def hours_ahead(monkeypatch: pytest.MonkeyPatch, hours: float) -> None:
-    """Lets the next ticks be as many hours from now."""
-    monkeypatch.setattr(sensors, "_now", lambda: datetime.now(UTC) + timedelta(hours=hours))
-
-
-def settings_of(source: Path | str, home: Path) -> Settings:
-    return load_settings(source=str(source), home=str(home))
+def ahead(monkeypatch: pytest.MonkeyPatch, **time: float) -> None:
+    """Lets the next ticks be so long from now."""
+    monkeypatch.setattr(sensors, "_now", lambda: datetime.now(UTC) + timedelta(**time))
 
 
 @pytest.fixture
-def ticks(bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance) -> Ticks:
-    return Ticks(new_crawls, instance, settings_of(bucket[0], tmp_path))
+def settings(bucket: Bucket, tmp_path: Path) -> Settings:
+    return settings_of(bucket[0], tmp_path / "home")
 
 
-@pytest.fixture
-def watching(bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance) -> Ticks:
-    return Ticks(watch_list, instance, settings_of(bucket[0], tmp_path))
-
-
-def test_the_first_tick_registers_all_and_runs_the_newest_the_second_has_nothing_to_do(
-    ticks: Ticks, instance: dg.DagsterInstance
+def test_new_crawls_are_registered_and_the_newest_is_harvested_once(
+    settings: Settings, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert asked(ticks.tick()) == [NEW]
+    ticks = Ticks("new_crawls", instance, settings)
+    assert [request.partition_key for request in ticks.requests()] == [NEW]
     assert instance.get_dynamic_partitions("crawl") == [ARC, OLD, NEW], "oldest first, as they came"
-    assert reason(ticks.tick()) == "no new crawl"
+    assert ticks.reason() == "no new crawl"
+    # failed harvests are repeated at growing distances
+    tags = {"dagster/partition": NEW, "dagster/sensor_name": "new_crawls"}
+    for hours in (0, 6, 12):
+        ahead(monkeypatch, hours=hours)
+        assert bool(ticks.requests()) == bool(hours)
+        instance.add_run(dg.DagsterRun(job_name="harvest_crawl", status=dg.DagsterRunStatus.FAILURE, tags=tags))
+    ahead(monkeypatch, hours=48)
+    assert ticks.reason() == f"no new crawl; the harvest failed 3 times and must be launched by hand: {NEW}"
 
 
-def test_a_harvest_that_failed_is_asked_for_again_but_not_for_ever(
-    ticks: Ticks, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+def test_a_crawl_that_a_person_harvested_is_not_harvested_again(
+    settings: Settings, instance: dg.DagsterInstance
 ) -> None:
-    keys = []
-    # the distance doubles; all failures are of now, so the later tick is as many hours ahead
-    for early, late in ((0, 0), (1, 6), (6, 12)):
-        if early:
-            hours_ahead(monkeypatch, early)
-            assert reason(ticks.tick()) == "no new crawl"
-        hours_ahead(monkeypatch, late)
-        answer = ticks.tick()
-        assert asked(answer) == [NEW]
-        assert isinstance(answer, dg.SensorResult)
-        keys += [request.run_key for request in answer.run_requests or ()]
-        ran(instance, NEW, dg.DagsterRunStatus.FAILURE)
-    assert len(set(keys)) == 3, "a key that was used is not run again"
-    assert reason(ticks.tick()) == f"no new crawl; the harvest failed 3 times and must be launched by hand: {NEW}"
-    ran(instance, NEW, dg.DagsterRunStatus.SUCCESS)
-    assert reason(ticks.tick()) == "no new crawl"
+    instance.report_runless_asset_event(dg.AssetMaterialization("row_groups", partition=NEW))
+    assert Ticks("new_crawls", instance, settings).requests() == []
+    assert NEW in instance.get_dynamic_partitions("crawl")
 
 
-@pytest.mark.parametrize("status", [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELED])
-def test_a_harvest_under_way_or_called_off_is_not_asked_for_again(
-    ticks: Ticks, instance: dg.DagsterInstance, status: dg.DagsterRunStatus, monkeypatch: pytest.MonkeyPatch
+def test_a_crawl_that_is_only_announced_waits(bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    source = copy_of(bucket[0], tmp_path / "bucket")
+    announce(source)
+    ticks = Ticks("new_crawls", instance, settings_of(source, tmp_path / "home"))
+    assert ticks.requests() == []
+    assert ticks.reason() == f"no new crawl; {ANNOUNCED}: not published yet"
+
+
+def test_targets_of_the_watch_list_become_partitions_up_to_the_cap(
+    settings: Settings, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ticks.tick()
-    ran(instance, NEW, dg.DagsterRunStatus.FAILURE)
-    hours_ahead(monkeypatch, 6)
-    assert asked(ticks.tick()) == [NEW]
-    ran(instance, NEW, status)
-    assert reason(ticks.tick()) == "no new crawl"
+    prepare_instance(settings)
+    settings.watch_list_path.write_text("example.com\nhost:www.example.org\nno such host!\n", "utf-8")
+    ticks = Ticks("watch_list", instance, settings)
+    assert "added 2 targets" in ticks.reason()
+    assert instance.get_dynamic_partitions("target") == ["example.com", "host_www.example.org"]
+    assert "line 3" in ticks.reason()
+    instance.add_dynamic_partitions("crawl", [NEW])
+    settings.watch_list_path.write_text("example.net\n", "utf-8")
+    monkeypatch.setattr(partitions, "MAX_PARTITIONS", 2)
+    assert "would be 3 partitions" in ticks.reason()
 
 
-def test_only_the_configured_selection_runs(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def watched(settings: Settings, instance: dg.DagsterInstance) -> Ticks:
+    """The sensor of the backfill, over two watched targets in a harvested crawl."""
+    with open_workspace(settings) as workspace:
+        harvest(workspace)
+        workspace.register_targets([parse_target("example.com"), parse_target("example.org")])
+    settings.watch_list_path.write_text("example.com\nexample.org\n", "utf-8")
+    instance.add_dynamic_partitions("crawl", [OLD, NEW])
+    instance.add_dynamic_partitions("target", ["example.com", "example.org"])
+    instance.report_runless_asset_event(dg.AssetMaterialization("row_groups", partition=NEW))
+    return Ticks("backfill_missing", instance, settings)
+
+
+KEYS = [f"{NEW}|example.com", f"{NEW}|example.org"]
+
+
+def test_what_is_missing_is_extracted_and_then_nothing(
+    settings: Settings, instance: dg.DagsterInstance, watched: Ticks
 ) -> None:
-    monkeypatch.setenv("CC_PIPELINE_CRAWLS", f"newest,{OLD},CC-MAIN-1999-01")
-    assert asked(Ticks(new_crawls, instance, settings_of(bucket[0], tmp_path)).tick()) == [NEW, OLD]
-    assert set(instance.get_dynamic_partitions("crawl")) == {ARC, OLD, NEW}
+    [request] = watched.requests()
+    assert listed(request.run_config) == KEYS
+    assert request.tags == {"cc_pipeline/kind": "watch", "dagster/priority": "-1"}
+    # a run that goes on has them
+    going = instance.add_run(
+        dg.DagsterRun("extract_targets", run_config=dict(request.run_config), status=dg.DagsterRunStatus.STARTED)
+    )
+    assert watched.reason() == "2 due partitions are queued or running"
+    instance.delete_run(going.run_id)
+    # a run of a person made one of them
+    assert materialize(instance, settings, KEYS[0]).success
+    [request] = watched.requests()
+    assert listed(request.run_config) == KEYS[1:]
+    assert execute_listed(instance, settings, KEYS[1:]).success
+    assert watched.reason() == "no partition has to be run"
 
 
-def test_a_crawl_that_is_announced_waits_until_its_path_list_answers(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+def test_what_failed_is_tried_again_later_and_an_error_of_all_counts_for_none(
+    settings: Settings, instance: dg.DagsterInstance, watched: Ticks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = copy_of(bucket[0], tmp_path / "bucket")
-    ticks = Ticks(new_crawls, instance, settings_of(root, tmp_path / "home"))
-    assert asked(ticks.tick()) == [NEW]
-    announce(root)
-    assert asked(ticks.tick()) == []
-    assert instance.get_dynamic_partitions("crawl")[-1] == ANNOUNCED
-    assert reason(ticks.tick()) == f"no new crawl; listed and not published yet: {ANNOUNCED}"
-    published = root / "crawl-data" / ANNOUNCED / "cc-index-table.paths.gz"
-    published.parent.mkdir(parents=True)
-    published.write_bytes(b"\x1f\x8b")
-    answer = ticks.tick()
-    assert asked(answer) == [ANNOUNCED]
-    assert reason(ticks.tick()) == "no new crawl"
-    assert json.loads(ticks.cursor or "") == {"requested": [NEW, ANNOUNCED]}
+    locate = stages.locate_captures
+
+    def fail(error: Exception) -> None:
+        def failing(workspace, crawl, slugs, **given):  # type: ignore[no-untyped-def]
+            if "example.com" in slugs:
+                raise error
+            return locate(workspace, crawl, slugs, **given)
+
+        monkeypatch.setattr(stages, "locate_captures", failing)
+
+    [request] = watched.requests()
+    of_sensor = dict(request.tags) | {"dagster/sensor_name": "backfill_missing"}
+    fail(PlaceFault("the disk is full", "Free some"))
+    execute_listed(instance, settings, KEYS, of_sensor)
+    [request] = watched.requests()
+    assert listed(request.run_config) == KEYS, "nothing is known of any of them"
+    fail(ValueError("a bad partition"))
+    execute_listed(instance, settings, KEYS, of_sensor)
+    assert watched.reason() == "1 partition failed, to be tried again later"
+    ahead(monkeypatch, minutes=31)
+    [request] = watched.requests()
+    assert (listed(request.run_config), request.tags["cc_pipeline/kind"]) == (KEYS[:1], "repair")
 
 
-def test_new_keys_are_capped_and_the_rest_comes_with_later_ticks(
-    ticks: Ticks, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+def test_a_publication_is_started_when_the_file_is_behind_and_three_times_at_most(
+    settings: Settings, instance: dg.DagsterInstance
 ) -> None:
-    monkeypatch.setattr(sensors, "_NEW_KEYS_PER_TICK", 2)
-    assert asked(ticks.tick()) == [NEW]
-    assert set(instance.get_dynamic_partitions("crawl")) == {OLD, NEW}, "the newest first"
-    assert asked(ticks.tick()) == []
-    assert set(instance.get_dynamic_partitions("crawl")) == {ARC, OLD, NEW}
-    assert reason(ticks.tick()) == "no new crawl"
+    ticks = Ticks("publication", instance, settings)
+    assert ticks.reason() == "cc.duckdb is up to date"
+    harvest(workspace_of(settings.source, settings.home))
+    [request] = ticks.requests()
+    busy = instance.add_run(dg.DagsterRun("publish", status=dg.DagsterRunStatus.STARTED))
+    assert ticks.reason() == "another run is publishing cc.duckdb now"
+    instance.delete_run(busy.run_id)
+    for _ in range(3):
+        assert ticks.requests()
+        instance.add_run(dg.DagsterRun("publish", status=dg.DagsterRunStatus.FAILURE, tags=dict(request.tags)))
+    assert "failed 3 times" in ticks.reason()
 
 
-def test_a_list_that_does_not_come_is_a_skip_with_the_last_good_copy(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+@pytest.fixture
+def posted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, object]]]:
+    """What the webhook has received."""
+    received: list[dict[str, object]] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = HTTPServer(("127.0.0.1", 0), Receiver)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    monkeypatch.setenv("CC_PIPELINE_WEBHOOK", f"http://127.0.0.1:{server.server_port}/")
+    yield received
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_failed_run_is_reported_with_the_reasons_of_its_partitions(
+    settings: Settings, instance: dg.DagsterInstance, posted: list[dict[str, object]]
 ) -> None:
-    with FaultServer(bucket[0]) as server:
-        ticks = Ticks(new_crawls, instance, settings_of(server.url, tmp_path))
-        ticks.tick()
-        cursor, keys = ticks.cursor, instance.get_dynamic_partitions("crawl")
-        server.set_rules([Rule("500", key="collinfo.json", times=None)])
-        asked_before = len(server.hits)
-        said = reason(ticks.tick())
-        assert "the list of crawls" in said
-        assert "the copy from less than a minute ago is used instead" in said
-        assert len(server.hits) - asked_before <= RetryPolicy().attempts, "polite also when refused"
-        assert (ticks.cursor, instance.get_dynamic_partitions("crawl")) == (cursor, keys)
-        server.set_rules([])
-        assert reason(ticks.tick()) == "no new crawl"
-
-
-def test_a_list_that_cannot_be_read_is_a_skip_with_or_without_a_copy(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
-) -> None:
-    root = copy_of(bucket[0], tmp_path / "bucket")
-    ticks = Ticks(new_crawls, instance, settings_of(root, tmp_path / "home"))
-    ticks.tick()
-    cursor = ticks.cursor
-    replace_file(root / "collinfo.json", b"<html>")
-    assert "is not JSON" in reason(ticks.tick())
-    assert ticks.cursor == cursor
-    elsewhere = Ticks(new_crawls, instance, settings_of(root, tmp_path / "new"))
-    assert "is not JSON" in reason(elsewhere.tick()), "there is no copy either"
-    assert elsewhere.cursor is None
-
-
-def test_crawls_that_there_is_no_room_for_are_not_registered_and_the_newest_is(
-    ticks: Ticks, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(partitions, "MAX_PARTITIONS", 7)
-    instance.add_dynamic_partitions("target", ["a.example", "b.example", "c.example"])
-    instance.add_dynamic_partitions("crawl", [ARC])
-    ticks.tick()
-    assert instance.get_dynamic_partitions("crawl") == [ARC, NEW]
-    assert "into a set" in reason(ticks.tick())
-
-
-def test_a_tick_asks_for_little(bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    with FaultServer(bucket[0]) as server:
-        ticks = Ticks(new_crawls, instance, settings_of(server.url, tmp_path))
-        ticks.tick()
-        keys = [hit.key for hit in server.hits]
-        assert keys == ["collinfo.json", f"crawl-data/{NEW}/cc-index-table.paths.gz"]
-        server.hits.clear()
-        ticks.tick()
-        assert [hit.key for hit in server.hits] == ["collinfo.json"]
-
-
-def test_the_public_list_is_asked_for_once_a_day(
-    tmp_path: Path, bucket: Bucket, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = tmp_path / "home"
-    (home / "cache").mkdir(parents=True)
-    (home / "cache" / "collinfo.json").write_bytes((bucket[0] / "collinfo.json").read_bytes())
-    monkeypatch.setattr("cc_pipeline.harvesting.crawls.is_published", lambda workspace, crawl: True)
-    # the default source: a fresh copy is at hand, so nothing is sent
-    assert asked(Ticks(new_crawls, instance, load_settings(home=str(home))).tick()) == [NEW]
-
-
-def without_list(source: str, home: Path, *crawls: str) -> Settings:
-    """No list of crawls can be read: what is no news is not harvested as if it were."""
-    settings = load_settings({}, source=source, home=str(home), collinfo=f"{closed_port()}/collinfo.json")
-    return replace(settings, crawls=crawls)
-
-
-@pytest.mark.parametrize("selection", ["newest", "all"])
-def test_what_was_known_at_release_is_no_news(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, selection: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(source_addresses, "_PUBLIC_HOST", "127.0.0.1")
-    monkeypatch.setattr(packaged, "_WEEKS", "2018 05\n2024 22\n")
-    with FaultServer(bucket[0]) as server:
-        said = reason(Ticks(new_crawls, instance, without_list(server.url, tmp_path, selection)).tick())
-        assert "The list of this release (" in said
-        assert instance.get_dynamic_partitions("crawl") == []
-        # a crawl that the setting names is looked for, and harvested
-        ticks = Ticks(new_crawls, instance, without_list(server.url, tmp_path, OLD, "newest"))
-        assert asked(ticks.tick()) == [OLD]
-        assert instance.get_dynamic_partitions("crawl") == [OLD]
-
-
-def test_a_named_crawl_is_harvested_without_any_list(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
-) -> None:
-    with FaultServer(bucket[0], rules=[Rule("403", key=f"*{OLD}*", times=None)]) as server:
-        ticks = Ticks(new_crawls, instance, without_list(server.url, tmp_path, NEW, OLD, "CC-MAIN-2031-01"))
-        assert asked(ticks.tick()) == [NEW]
-        said = reason(ticks.tick())
-        assert f"it is not known whether {server.url.rstrip('/')} has {OLD}: forbidden" in said
-        assert "'CC-MAIN-2031-01' is not a crawl of" in said
-        lists = [hit.key for hit in server.hits if hit.key.endswith(".paths.gz")]
-    # what is refused is asked for once more, when one that came has shown that others are not
-    assert sorted(Counter(lists).values()) == [1, 2, 2], "each is asked for once a day"
-
-
-def test_a_changed_path_list_is_harvested_again_once_for_each_content(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
-) -> None:
-    root = copy_of(bucket[0], tmp_path / "bucket")
-    settings = settings_of(root, tmp_path / "home")
-    harvest(workspace_of(root, tmp_path / "home"))
-    ticks = Ticks(path_lists, instance, settings)
-    assert reason(ticks.tick()) == "no path list of the newest crawls has changed", "nothing is harvested"
-    crawls = [NEW, "CC-NEWS-2026-04", "CC-NEWS-2026-05", "LOCAL-press"]
-    instance.add_dynamic_partitions("crawl", crawls)
-    for crawl in crawls:
-        # what is built here, for a person's yes alone, takes no place among the newest
-        instance.report_runless_asset_event(dg.AssetMaterialization("row_groups", partition=crawl))
-    assert reason(ticks.tick()) == "no path list of the newest crawls has changed"
-    listed = root / "crawl-data" / NEW / "cc-index-table.paths.gz"
-    paths = gzip.decompress(listed.read_bytes()).splitlines(keepends=True)
-    replace_file(listed, gzip.compress(b"".join(paths)))
-    assert reason(ticks.tick()) == "no path list of the newest crawls has changed", "other bytes, the same content"
-    replace_file(listed, gzip.compress(b"".join(paths[:-1])))
-    assert asked(ticks.tick()) == [NEW]
-    assert reason(ticks.tick()) == "no path list of the newest crawls has changed", "asked for once"
-    replace_file(listed, gzip.compress(b"".join(paths[:-2])))
-    assert asked(ticks.tick()) == [NEW]
-    replace_file(listed, b"")
-    assert reason(ticks.tick()).endswith("is empty")
-    instance.delete_dynamic_partition("crawl", NEW)
-    assert reason(ticks.tick()) == "no path list of the newest crawls has changed", "its records stay, the key does not"
-
-
-class TestWatchList:
-    """``domains.txt`` becomes partitions of the ``target`` dimension."""
-
-    def test_targets_become_partitions_once(
-        self, watching: Ticks, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
-    ) -> None:
-        assert reason(watching.tick()) == "no new target: every target of the watch list is a partition already"
-        (tmp_path / "domains.txt").write_text("example.com\n# note\nmünchen.de\nset:press = example.com, example.org\n")
-        watching.tick()
-        slugs = ["example.com", "xn--mnchen-3ya.de", "set-press"]
-        assert instance.get_dynamic_partitions("target") == slugs
-        assert reason(watching.tick()) == "no new target: every target of the watch list is a partition already"
-        known = definitions(bucket[0], tmp_path, slugs)
-        assert known["set-press"] == "set:press = example.com, example.org"
-
-    def test_a_set_keeps_its_key_and_its_new_members_are_written_down(
-        self, watching: Ticks, bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
-    ) -> None:
-        (tmp_path / "domains.txt").write_text("set:press = example.com\n")
-        watching.tick()
-        (tmp_path / "domains.txt").write_text("set:press = example.com, example.org\n")
-        watching.tick()
-        assert instance.get_dynamic_partitions("target") == ["set-press"]
-        assert definitions(bucket[0], tmp_path, ["set-press"])["set-press"] == "set:press = example.com, example.org"
-
-    def test_a_bad_line_is_named_and_the_others_are_partitions(
-        self, watching: Ticks, tmp_path: Path, instance: dg.DagsterInstance
-    ) -> None:
-        (tmp_path / "domains.txt").write_text("example.com\n../x\n")
-        watching.tick()
-        assert instance.get_dynamic_partitions("target") == ["example.com"]
-        assert "domains.txt, line 2: '..'" in reason(watching.tick())
-
-    def test_new_targets_are_capped_each_tick(
-        self, watching: Ticks, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(sensors, "_NEW_KEYS_PER_TICK", 2)
-        (tmp_path / "domains.txt").write_text("".join(f"site-{n}.example.org\n" for n in range(5)))
-        counts = []
-        for _ in range(3):
-            watching.tick()
-            counts.append(len(instance.get_dynamic_partitions("target")))
-        assert counts == [2, 4, 5]
-
-    def test_more_partitions_than_dagster_copes_with_are_refused_with_a_way_out(
-        self, watching: Ticks, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(partitions, "MAX_PARTITIONS", 5)
-        instance.add_dynamic_partitions("crawl", ["A", "B", "C"])
-        (tmp_path / "domains.txt").write_text("example.com\nexample.org\n")
-        assert "3 crawls × 2 targets would be 6 partitions, and Dagster supports 5" in reason(watching.tick())
-        assert "into a set" in reason(watching.tick())
-        assert instance.get_dynamic_partitions("target") == []
-
-
-def definitions(source: Path, home: Path, slugs: list[str]) -> dict[str, str]:
-    workspace = workspace_of(source, home)
-    rows = workspace.lake.read("targets").to_pylist()
-    assert sorted(row["slug"] for row in rows) == sorted(slugs)
-    return {row["slug"]: row["definition"] for row in rows}
+    instance.add_dynamic_partitions("crawl", [NEW])
+    done = execute_listed(instance, settings, [f"{NEW}|unknown.example"])
+    [run] = instance.get_runs(dg.RunsFilter(run_ids=[done.run_id]))
+    [failure] = [
+        entry.dagster_event for entry in instance.all_logs(done.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)
+    ]
+    context = dg.build_run_status_sensor_context(
+        sensor_name="failed_runs", dagster_event=failure, dagster_instance=instance, dagster_run=run
+    )
+    report_failed_run(context, OWN_HOME)
+    [event] = posted
+    assert event["job"] == "extract_targets" and event["failed_partitions_count"] == 1
+    assert "'unknown.example' is no partition" in str(event["failed_partitions"])

@@ -13,9 +13,8 @@ import typer
 
 from cc_pipeline.children import run, whole_environment
 from cc_pipeline.cli.app import build_app, find_commands
-from cc_pipeline.columns import notes_of
-from cc_pipeline.defs.declared.build import definitions
-from cc_pipeline.defs.home_namespace import HomeNamespace
+from cc_pipeline.defs.build import build_home
+from cc_pipeline.defs.home_namespace import OWN_HOME, HomeNamespace
 from cc_pipeline.duck import connect
 from cc_pipeline.export.formats import FORMATS
 from cc_pipeline.extension import PACKAGE, Extension, extensions
@@ -87,14 +86,13 @@ def test_maintenance_and_purges_find_the_rows_of_each_table(extension: Extension
 
 @each_extension
 def test_each_column_of_a_table_has_a_note(extension: Extension) -> None:
-    schemas = {table.name: table.schema for table in extension.tables()}
-    added = extension.definitions()
-    assets = {asset.table or asset.name: asset for asset in (() if added is None else added.assets)}
-    assert schemas.keys() <= assets.keys(), "no asset has the notes of a table"
-    for table, asset in assets.items():
-        notes = notes_of(asset.columns)
-        assert table not in schemas or {*schemas[table].names} == notes.keys(), asset.name
-        assert [name for name, note in notes.items() if note.splitlines() != [note.strip()]] == [], asset.name
+    added = extension.definitions(OWN_HOME)
+    specs = [spec for asset in (added.assets or () if added is not None else ()) for spec in asset.specs]
+    tables = {spec.metadata["dagster/table_name"]: spec for spec in specs if "dagster/table_name" in spec.metadata}
+    for table in extension.tables():
+        columns = tables[table.name].metadata["dagster/column_schema"].columns
+        assert [column.name for column in columns] == table.schema.names, "no asset has the notes of a table"
+        assert [column.name for column in columns if not (column.description or "").strip()] == []
 
 
 def test_each_view_and_each_of_its_columns_has_a_comment(tmp_path: Path) -> None:
@@ -127,11 +125,10 @@ def test_each_command_has_help(extension: Extension) -> None:
 
 def test_their_definitions_have_the_prefix_of_a_home() -> None:
     namespace = HomeNamespace(("books",), is_only_home=False)
-    built = definitions(namespace)
+    built = build_home(namespace, is_automatic=False)
     dg.Definitions.validate_loadable(built)
     keys = {spec.key for spec in built.resolve_all_asset_specs()}
-    jobs = {job.name for job in built.resolve_all_job_defs()}
     for extension in extensions():
-        if (added := extension.definitions()) is not None:
-            assert keys >= {namespace.key(asset.name) for asset in added.assets}
-            assert jobs >= {namespace.qualify(job.name) for job in added.jobs}
+        if (added := extension.definitions(namespace)) is not None:
+            own = {spec.key for asset in added.assets or () for spec in asset.specs}
+            assert own and own <= keys and all(key.path[0] == "books" for key in own)

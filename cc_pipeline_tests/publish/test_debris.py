@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.defs.launcher import Launcher
+from cc_pipeline.defs.stage_runner import StageRunner
 from cc_pipeline.processes import this_process
 from cc_pipeline.publish.publish import delete_leftovers
 from cc_pipeline.workspace.workspace import Workspace
@@ -54,7 +54,7 @@ def test_a_publication_clears_what_dead_processes_left(workspace: Workspace, dea
 
 def test_a_run_clears_it_before_it_needs_the_room(workspace: Workspace, dead: str) -> None:
     left = left_by(workspace, dead)
-    with Launcher(workspace):
+    with StageRunner(workspace):
         assert [path for path in left if path.exists()] == []
 
 

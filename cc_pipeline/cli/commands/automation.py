@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from cc_pipeline.api.run_steps import run_step, start_all_runs
+from cc_pipeline.api.run_steps import run_step
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.commands.settings import init
 from cc_pipeline.cli.commands.targets import clean_home
-from cc_pipeline.cli.output import console, progress_bars, show_table, warn
+from cc_pipeline.cli.output import console, progress_bars, show_table
 from cc_pipeline.home import read_note
 from cc_pipeline.settings import Settings, load_settings
 
@@ -28,7 +28,11 @@ _Yes = Annotated[bool | None, typer.Option("--yes/--no", help="Parse these pages
 @app.command("on")
 def enable(home: options.Home = None) -> None:
     """Turn all sensors and schedules on. They work while a UI or a daemon runs on this home (cc-pipeline ui)."""
-    _switch_all(load_settings(home=home), enable=True)
+    from cc_pipeline.defs.instance import prepare_instance
+
+    settings = load_settings(home=home)
+    prepare_instance(settings)
+    _switch_all(settings, enable=True)
 
 
 @app.command("off")
@@ -41,34 +45,23 @@ def disable(home: options.Home = None) -> None:
 
 @app.command()
 def status(home: options.Home = None) -> None:
-    """Show each sensor and schedule: whether it is on, its last tick and what it said, and its next tick (in UTC)."""
-    from cc_pipeline.defs.automation.automation_status import read_automation_statuses
-    from cc_pipeline.defs.instance import find_silent_servers, open_instance
+    """Show each sensor and schedule: whether it is on, its last tick (in UTC) and what it said."""
+    from cc_pipeline.definitions import defs
+    from cc_pipeline.defs.automation_state import read_statuses
+    from cc_pipeline.defs.instance import open_instance
 
     settings = load_settings(home=home)
     if not _is_home(settings):
         return
     with open_instance(settings) as instance:
-        automations = list(read_automation_statuses(instance))
-        silent = find_silent_servers(instance)
+        automations = read_statuses(instance, defs())
     rows = [
-        (
-            automation.name,
-            "on" if automation.is_enabled else "off",
-            _format_time(automation.last),
-            automation.last_message,
-            _format_time(automation.next),
-        )
+        (automation.name, "on" if automation.is_enabled else "off", _format_time(automation.last), automation.message)
         for automation in automations
     ]
-    show_table("automation", ["name", "", "last", "said", "next"], rows)
+    show_table("automation", ["name", "", "last", "said"], rows)
     if not any(automation.is_enabled for automation in automations):
         console.print("all sensors and schedules are off; to turn them on: cc-pipeline automation on")
-    for server, runs in silent.items():
-        warn(
-            f"the code server {server} does not answer, so {runs} of its runs block their partitions. The runs "
-            "continue or are ended when the server is back"
-        )
 
 
 @app.command()
@@ -101,7 +94,7 @@ def reparse(yes: _Yes = None, home: options.Home = None) -> None:
         return
     console.print(describe_cost(settings, older))
     next_step = (
-        "The schedule backfill_missing parses those of watched targets again, an hour of work at a time, while "
+        "The sensor backfill_missing parses those of watched targets again, some at a time, while "
         "automation is on. A run of the other targets parses theirs."
         if is_agreed(settings)
         else ""
@@ -118,14 +111,14 @@ def maintenance(home: options.Home = None) -> None:
     Merges small files, publishes, and deletes files that were superseded a week ago. Then it deletes Dagster's runs
     that are older than CC_PIPELINE_HISTORY_DAYS. Extracted rows and the states of their partitions are kept.
     """
-    from cc_pipeline.defs.launcher import Launcher
+    from cc_pipeline.defs.stage_runner import StageRunner
     from cc_pipeline.workspace.workspace import open_workspace
 
     settings = load_settings(home=home)
     if not _is_home(settings):
         return
-    with open_workspace(settings) as workspace, Launcher(workspace) as launcher, progress_bars():
-        run_step("maintenance", lambda: start_all_runs(launcher.run_maintenance()))
+    with open_workspace(settings) as workspace, StageRunner(workspace) as runner, progress_bars():
+        run_step("maintenance", runner.run_maintenance)
 
 
 @app.command()
@@ -152,17 +145,14 @@ def _is_home(settings: Settings) -> bool:
 
 
 def _switch_all(settings: Settings, *, enable: bool) -> None:
-    from cc_pipeline.defs.automation.automation_status import set_all_automations
-    from cc_pipeline.defs.instance import open_instance
+    from cc_pipeline.defs.automation_state import switch
 
-    with open_instance(settings) as instance:
-        changed = set_all_automations(instance, is_enabled=enable)
     word = "on" if enable else "off"
-    for name in changed:
-        console.print(f"{word}: {name}")
-    if not changed:
-        console.print(f"all sensors and schedules are {word} already")
-    elif enable:
+    if not switch(settings, enable=enable):
+        console.print(f"automation is {word} already")
+        return
+    console.print(f"automation is {word}. A UI that runs reads it when it reloads its definitions")
+    if enable:
         console.print("Sensors and schedules work only while the UI or a Dagster daemon runs: cc-pipeline ui")
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cc_pipeline import children
-from cc_pipeline.api.run_steps import run_step, start_all_runs
+from cc_pipeline.api.run_steps import run_step
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import coloured, console, console_err, progress_bars, show_indented
@@ -28,7 +28,7 @@ from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from cc_pipeline.checks.finding import Finding
-    from cc_pipeline.defs.launcher import Launcher
+    from cc_pipeline.defs.stage_runner import StageRunner
     from cc_pipeline.lake.slice import Slice, Stage
     from cc_pipeline.maintenance.stored_files import VerificationReport
     from cc_pipeline.workspace.workspace import Workspace
@@ -159,37 +159,24 @@ def _print_findings(findings: Iterable[Finding]) -> None:
 
 def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 3000) -> None:
     """Open the Dagster UI (webserver and daemon) on this home's state; stop it with Ctrl-C or SIGTERM."""
-    from cc_pipeline.defs.instance import (
-        DAEMON_VARIABLES,
-        end_runs_of_dead_servers,
-        find_missing_keys,
-        prepare_instance,
-        workspace_file,
-    )
+    from cc_pipeline.cli.ui_guard import serve_guarded
+    from cc_pipeline.defs.instance import DAEMON_VARIABLES, prepare_instance, workspace_file
 
     settings = load_settings(home=home)
     prepare_instance(settings)
-    # of a UI that was killed
-    end_runs_of_dead_servers(settings)
     console.print(f"http://127.0.0.1:{port}  ({settings.source}, home {settings.home})", soft_wrap=True)
     dagster_home = os.environ.get("DAGSTER_HOME")
     if dagster_home and Path(dagster_home).expanduser().resolve() != settings.dagster_home:
         note = f"note: DAGSTER_HOME={dagster_home} is ignored: the UI shows the runs of {settings.dagster_home}"
         console_err.print(note, soft_wrap=True)
-    if missing := find_missing_keys(settings):
-        note = f"note: {settings.dagster_home / 'dagster.yaml'} was changed and lacks {' and '.join(missing)}"
-        advice = "which runs need to survive restarts. docs/dagster.md (Restarts) has the lines to add"
-        console_err.print(f"{note}, {advice}", soft_wrap=True)
-    arguments = ("-w", workspace_file(settings), "-h", "127.0.0.1", "-p", port)
     # a process of its own: the environment is the only way to tell it which home is meant
     home_variables = {"CC_PIPELINE_HOME": str(settings.home), "DAGSTER_HOME": str(settings.dagster_home)}
-    try:
-        # dagster prefers a .env of the current folder to the environment, and it may name another home
-        environment = children.whole_environment({**DAEMON_VARIABLES, **os.environ, **home_variables})
-        program = children.python_command("cc_pipeline.defs.dev", *arguments)
+    # dagster prefers a .env of the current folder to the environment, and it may name another home
+    environment = children.whole_environment({**DAEMON_VARIABLES, **os.environ, **home_variables})
+    with serve_guarded(port, settings.ui_hosts) as inner:
+        arguments = ("-w", workspace_file(settings), "-h", inner.host, "-p", inner.port)
+        program = [sys.executable, "-P", "-m", "dagster", "dev", *map(str, arguments)]
         status = serve(program, settings.dagster_home, environment)
-    finally:
-        end_runs_of_dead_servers(settings)
     raise typer.Exit(status if status >= 0 else SIGNAL_STATUS_BASE - status)
 
 
@@ -236,15 +223,15 @@ def _repair_rows(workspace: Workspace, verified: VerificationReport, mended: lis
         if slice_.target:
             slugs_to_refetch[slice_.crawl].add(slice_.partition.target)
     if crawls := sorted({slice_.crawl for slice_ in slices if not slice_.target}):
-        _launch(workspace, f"index of {', '.join(crawls)}", lambda launcher: launcher.harvest(crawls))
+        _launch(workspace, f"index of {', '.join(crawls)}", lambda runner: runner.harvest(crawls))
     trouble = _refetch_lost(workspace, verified, slugs_to_refetch)
     try:
         if read_whole:
             slugs = [slice_.target for slice_ in read_whole]
-            _launch(workspace, "files", lambda launcher: launcher.read_source_files(slugs))
+            _launch(workspace, "files", lambda runner: runner.read_source_files(slugs))
     finally:
         if slugs_to_refetch or mended or slices or read_whole:
-            _launch(workspace, "cc.duckdb", lambda launcher: launcher.publish())
+            _launch(workspace, "cc.duckdb", lambda runner: runner.publish())
     if trouble is not None:
         raise trouble
     requested = sum(losses.records for losses in lost) + verified.records
@@ -327,18 +314,18 @@ def find_purged_rows(settings: Settings) -> list[Finding]:
     return [Finding("note", "purges", text, "Delete them: cc-pipeline automation maintenance")]
 
 
-def _launch(workspace: Workspace, title: str, start: Callable[[Launcher], object]) -> None:
-    from cc_pipeline.defs.launcher import Launcher
+def _launch(workspace: Workspace, title: str, start: Callable[[StageRunner], object]) -> None:
+    from cc_pipeline.defs.stage_runner import StageRunner
 
-    with Launcher(workspace) as launcher:
-        run_step(title, partial(start, launcher), is_notice=False)
+    with StageRunner(workspace) as runner:
+        run_step(title, partial(start, runner), is_notice=False)
 
 
 def _refetch_lost(
     workspace: Workspace, verified: VerificationReport, slugs_to_refetch: dict[str, set[str]]
 ) -> Incomplete | None:
     """Fetches targets again in the subsets that they have, and parses them. Returns the first error of the source."""
-    from cc_pipeline.defs.launcher import Launcher
+    from cc_pipeline.defs.stage_runner import StageRunner
     from cc_pipeline.extraction.fetch import fetch_captures
     from cc_pipeline.extraction.slice_selection import find_part_slices
     from cc_pipeline.lake.slice import slices_of
@@ -361,12 +348,12 @@ def _refetch_lost(
             group_targets = [target for slug, target in targets.items() if tuple(sorted(subsets[slug])) == subset_group]
             with (
                 open_workspace(replace(workspace.settings, subsets=subset_group)) as group_workspace,
-                Launcher(group_workspace) as launcher,
+                StageRunner(group_workspace) as runner,
             ):
                 try:
                     run_step(
                         f"lost records of {crawl}",
-                        partial(start_all_runs, launcher.extract([crawl], group_targets)),
+                        partial(runner.extract, [crawl], group_targets),
                         is_notice=False,
                     )
                 except Incomplete as error:

@@ -146,7 +146,7 @@ def add_source(
 
       cc-pipeline run example.com --crawl LOCAL-press  (the pages of a site)
     """
-    from cc_pipeline.defs.launcher import Launcher
+    from cc_pipeline.defs.stage_runner import StageRunner
     from cc_pipeline.workspace.source_files import ARCHIVE, SEQUENCEFILE, identify, register
     from cc_pipeline.workspace.workspace import open_workspace
 
@@ -168,13 +168,13 @@ def add_source(
                 for file in source_files
             ],
         )
-        with Launcher(workspace) as launcher:
+        with StageRunner(workspace) as runner:
             if register_only:
-                launcher.add_source_files(slugs)
+                runner.add_source_files(slugs)
                 return
             with progress_bars():
-                run_step("files", lambda: launcher.read_source_files(slugs), is_notice=False)
-                run_step("cc.duckdb", launcher.publish, is_notice=False)
+                run_step("files", lambda: runner.read_source_files(slugs), is_notice=False)
+                run_step("cc.duckdb", runner.publish, is_notice=False)
         counts = {file: _count_rows(settings, file.slug) for file in source_files}
         rows = [(_file_name(file.location), *row_counts) for file, row_counts in counts.items()]
         show_table("rows", ["file", "metadata", "texts", "links", "feed items", "not readable"], rows)
@@ -186,7 +186,7 @@ def add_source(
 def _add_archives(
     settings: Settings, files: list[str], collection_name: str | None, register_only: bool, yes: bool
 ) -> None:
-    from cc_pipeline.defs.launcher import Launcher
+    from cc_pipeline.defs.stage_runner import StageRunner
     from cc_pipeline.harvesting.archives import collection_id, register_archives
     from cc_pipeline.workspace.workspace import open_workspace
 
@@ -198,9 +198,9 @@ def _add_archives(
         if register_only:
             return
         to_build = find_agreed_builds(workspace, [crawl], yes)
-        with Launcher(workspace) as launcher, progress_bars():
-            build_indexes(launcher, to_build)
-            harvest_despite_gaps(lambda: run_step("index", lambda: launcher.harvest_changed([crawl]), is_notice=False))
+        with StageRunner(workspace) as runner, progress_bars():
+            build_indexes(runner, to_build)
+            harvest_despite_gaps(lambda: run_step("index", lambda: runner.harvest_changed([crawl]), is_notice=False))
         report_damage(workspace, [crawl])
         _report_unread(workspace, _count_captures(workspace, crawl, added), nothing_found="no capture is in its index")
     show_coverage(settings, [crawl])

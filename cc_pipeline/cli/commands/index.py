@@ -140,7 +140,7 @@ def build(
 
       cc-pipeline index build --crawl CC-NEWS-2026-05 --max-files 10 --yes
     """
-    from cc_pipeline.defs.launcher import Launcher
+    from cc_pipeline.defs.stage_runner import StageRunner
     from cc_pipeline.harvesting.archives import built_index
     from cc_pipeline.harvesting.build_index import refuse_published
     from cc_pipeline.workspace.workspace import open_workspace
@@ -152,11 +152,9 @@ def build(
         for crawl_id in crawl_ids:
             refuse_published(crawl_id)
         to_build = find_agreed_builds(workspace, crawl_ids, yes, max_files)
-        with Launcher(workspace) as launcher, progress_bars():
-            build_indexes(launcher, to_build, max_files)
-            harvest_despite_gaps(
-                lambda: run_step("index", lambda: launcher.harvest_changed(crawl_ids), is_notice=False)
-            )
+        with StageRunner(workspace) as runner, progress_bars():
+            build_indexes(runner, to_build, max_files)
+            harvest_despite_gaps(lambda: run_step("index", lambda: runner.harvest_changed(crawl_ids), is_notice=False))
         report_damage(workspace, crawl_ids)
         may_lack_files = not to_build and settings.max_index_gaps
         missing = sum(len(built_index(workspace, crawl_id).missing) for crawl_id in crawl_ids) if may_lack_files else 0
@@ -184,16 +182,16 @@ def repair(crawl: options.Crawls, source: options.Source = None, home: options.H
 
       cc-pipeline catalog coverage    (without_statistics: which crawls need it)
     """
-    from cc_pipeline.defs.launcher import Launcher
+    from cc_pipeline.defs.stage_runner import StageRunner
     from cc_pipeline.workspace.workspace import open_workspace
 
     settings = load_settings(source=source, home=home)
     claim_existing_home(settings)
     with open_workspace(settings) as workspace:
         crawl_ids = resolve_crawls(workspace, crawl)
-        with Launcher(workspace) as launcher, progress_bars():
+        with StageRunner(workspace) as runner, progress_bars():
             for crawl_id in crawl_ids:
-                run_step(f"repair {crawl_id}", partial(launcher.repair, crawl_id))
+                run_step(f"repair {crawl_id}", partial(runner.repair, crawl_id))
     show_coverage(settings, crawl_ids)
 
 

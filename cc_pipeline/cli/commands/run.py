@@ -11,7 +11,7 @@ import typer
 from cc_pipeline.api import user_input
 from cc_pipeline.api.choices import confirm_choices
 from cc_pipeline.api.reporter import use_reporter
-from cc_pipeline.api.run_steps import run_step, start_all_runs
+from cc_pipeline.api.run_steps import run_step
 from cc_pipeline.api.target_runs import Part, run_targets
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
@@ -171,7 +171,9 @@ def _refetch(
 ) -> None:
     """Fetches pending and lost records again, then parses and publishes those that were fetched. Raises ``Incomplete``
     if the source returns none of them, or too few."""
-    from cc_pipeline.defs.launcher import Launcher
+    from cc_pipeline.defs.metadata import to_metadata
+    from cc_pipeline.defs.partitions import partition_key
+    from cc_pipeline.defs.stage_runner import StageRunner
     from cc_pipeline.extraction.refetch import refetch_records
 
     rows: list[Sequence[object]] = []
@@ -181,23 +183,23 @@ def _refetch(
     find_engine(settings.engine).check_ready(settings)
     with (
         open_question(targets, crawl, source=source, home=home, wait=wait) as question,
-        Launcher(question.workspace) as launcher,
+        StageRunner(question.workspace) as runner,
         progress_bars(),
     ):
         slugs = [target.slug for target in question.targets]
-        launcher.add_targets(question.targets)
+        runner.add_targets(question.targets)
         for crawl_id in question.crawls:
             result = refetch_records(question.workspace, crawl_id, slugs)
             refetches.append(result)
             for slug, metrics in result.after.items():
-                launcher.record_outside_run("records", crawl_id, slug, metrics)
+                runner.record("records", partition_key(crawl_id, slug), to_metadata(metrics))
                 earlier_metrics = result.before[slug]
                 rows.append(
                     (crawl_id, slug, *(text for name in metrics for text in (earlier_metrics[name], metrics[name])))
                 )
             if result.refetched:
-                run_step(f"pages {crawl_id}", partial(start_all_runs, launcher.parse(crawl_id, result.refetched)))
-        run_step("cc.duckdb", launcher.publish)
+                run_step(f"pages {crawl_id}", partial(runner.parse, crawl_id, result.refetched))
+        run_step("cc.duckdb", runner.publish)
     columns = ["crawl", "target", "fetched", "now", "pending", "now", "lost", "now"]
     write_rows("what was fetched again", columns, rows)
     if any(row[5] or row[7] for row in rows):

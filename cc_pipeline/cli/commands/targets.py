@@ -103,7 +103,7 @@ def clean_home(settings: Settings, *, yes: bool) -> None:
         unknown_keys = find_unknown_keys(instance, known_keys(workspace))
         if unknown_keys.unchecked_reason:
             _print(f"partition keys of crawls were not checked: {unknown_keys.unchecked_reason}")
-        key_rows = [("target", *key_and_reason) for key_and_reason in unknown_keys.domains.items()] + [
+        key_rows = [("target", *key_and_reason) for key_and_reason in unknown_keys.targets.items()] + [
             ("crawl", *key_and_reason) for key_and_reason in unknown_keys.crawls.items()
         ]
         if not key_rows:
@@ -113,7 +113,7 @@ def clean_home(settings: Settings, *, yes: bool) -> None:
         if len(key_rows) > _MAX_SHOWN_KEYS:
             _print(f"and {len(key_rows) - _MAX_SHOWN_KEYS:,} more")
         _confirm(f"Delete {len(key_rows):,} partition keys? No data belongs to them.", yes=yes)
-        delete_keys(instance, domains=[*unknown_keys.domains], crawls=[*unknown_keys.crawls])
+        delete_keys(instance, targets=[*unknown_keys.targets], crawls=[*unknown_keys.crawls])
         _print(f"{len(key_rows):,} partition keys deleted")
 
 
@@ -406,7 +406,7 @@ def _refuse_too_many(settings: Settings, targets: Sequence[Target]) -> None:
     from cc_pipeline.defs.instance import open_instance
 
     with open_instance(settings) as instance:
-        refuse_too_many(instance, domains=[target.slug for target in targets])
+        refuse_too_many(instance, targets=[target.slug for target in targets])
 
 
 def _print(text: str) -> None:

@@ -1,1 +1,1 @@
-"""The assets, one noun a file."""
+"""The assets of a home: a module an idea, each with a function that returns its definitions."""

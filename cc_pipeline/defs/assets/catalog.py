@@ -1,15 +1,19 @@
 """From the list of crawls to the row-group catalog."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final, TypeAlias
 
 import dagster as dg
+from pydantic import Field
 
-from cc_pipeline.defs.checks.check_runs import check_made_partitions
-from cc_pipeline.defs.declared.assets import BuildConfig, FootersConfig
-from cc_pipeline.defs.home_namespace import HomeNamespace
+from cc_pipeline.defs.checks import as_results, checks_of, evaluate_partitions, make_specs
+from cc_pipeline.defs.home_namespace import LOCATION, HomeNamespace
+from cc_pipeline.defs.lineage import ARCHIVES, COLLINFO, COLUMNAR_INDEX, PATH_LISTS, table_metadata
 from cc_pipeline.defs.metadata import crawl_links, row_counts, stage_metadata, to_metadata
-from cc_pipeline.defs.partition_runs import Yielded, logged_progress
-from cc_pipeline.defs.recording import Described, PartitionRun, read_job_partition, read_planned_keys
+from cc_pipeline.defs.partitions import read_run_keys
+from cc_pipeline.defs.recording import Events, logged_progress, materialization
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.harvesting.build_index import build_index
 from cc_pipeline.harvesting.catalog import read_catalog_table
 from cc_pipeline.harvesting.crawl_index import (
@@ -21,114 +25,275 @@ from cc_pipeline.harvesting.crawl_index import (
     repair_statistics,
 )
 from cc_pipeline.harvesting.crawls import commit_crawls
+from cc_pipeline.index.catalog.schemas import SHOWN_ROW_GROUPS_COLUMNS
 from cc_pipeline.index.gaps import index_incomplete
 from cc_pipeline.lake.content_digests import compute_input_digest
-from cc_pipeline.lake.slice import StageReport
+from cc_pipeline.workspace.schemas import CRAWLS_COLUMNS, INDEX_MANIFEST_COLUMNS
 from cc_pipeline.workspace.workspace import Workspace
 
-
-def index_archives(
-    context: dg.OpExecutionContext, workspace: Workspace, namespace: HomeNamespace, config: BuildConfig
-) -> Yielded:
-    """Records ``built_index``: a Parquet file for each archive file. A stopped build goes on where it stopped."""
-
-    def build(crawl: str) -> dict[str, Described]:
-        report = build_index(workspace, crawl, agreed=config.yes, max_files=config.max_files or None)
-        crawl_metadata = to_metadata(report.per_target[crawl]) | crawl_links(workspace, crawl)
-        return {"built_index": (row_counts(report.rows) | stage_metadata(report) | crawl_metadata, None)}
-
-    yield from _run_for_crawl(context, workspace, namespace, "built_index", build)
+#: The assets of a harvest, in their order.
+HARVESTED: Final = ("index_manifest", "index_footers", "row_groups")
+#: Each crawl has its own run: its steps follow each other, and later ones are skipped if the crawl failed.
+_ONE_PER_RUN: Final = dg.BackfillPolicy.multi_run(max_partitions_per_run=1)
+Metadata: TypeAlias = Mapping[str, dg.MetadataValue]
+_Step: TypeAlias = Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]
 
 
-def _run_for_crawl(
-    context: dg.OpExecutionContext,
-    workspace: Workspace,
-    namespace: HomeNamespace,
-    asset: str,
-    make: Callable[[str], Mapping[str, Described]],
-) -> Yielded:
-    """Runs a job of one op for its crawl: records ``asset``, or why it was not made, and evaluates its checks."""
-    crawl = read_job_partition(context)
-    run = PartitionRun(context, workspace, namespace, [crawl], [asset])
-    with logged_progress(context.log):
-        try:
-            metadata_by_asset = make(crawl)
-        except Exception as error:
-            run.record_failure(crawl, error)
-            raise
-        yield from run.record_done(crawl, metadata_by_asset)
-    yield from run.end()
+class BuildConfig(dg.Config):
+    """Agreement to the cost, and how many files are indexed."""
+
+    yes: bool = Field(default=False, description="Agree to the cost. A run without it shows the cost.")
+    max_files: int = Field(default=0, description="Archive files to index now; 0: all that are missing.")
 
 
-def crawls(
-    context: dg.AssetExecutionContext, workspace: Workspace, namespace: HomeNamespace
-) -> dg.MaterializeResult[None]:
-    """One row per crawl in collinfo.json, including the three of the ARC years."""
+class FootersConfig(dg.Config):
+    """Options of a harvest."""
+
+    refresh: bool = Field(default=False, description="Check each stored file for a replacement; one request per file.")
+
+
+def list_crawls(workspace: Workspace) -> tuple[Metadata, str]:
+    """Reads the list of crawls; returns metadata, and the version of the rows: an equal list is the same version."""
     report = commit_crawls(workspace)
-    # the version is the digest of the rows: an equal list is the same version
-    digest = compute_input_digest({row["crawl"]: row for row in workspace.lake.read("crawls").to_pylist()})
-    metadata = {"dagster/row_count": dg.MetadataValue.int(report.rows)} | stage_metadata(report)
-    return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(digest))
+    rows = {row["crawl"]: row for row in workspace.lake.read("crawls").to_pylist()}
+    return {"dagster/row_count": dg.MetadataValue.int(report.rows)} | stage_metadata(report), compute_input_digest(rows)
 
 
-def index_manifest(
-    context: dg.AssetExecutionContext, workspace: Workspace, namespace: HomeNamespace
-) -> dg.MaterializeResult[None]:
-    """One row per index file in the crawl's path list; none for crawls of the ARC years."""
-    for crawl in read_planned_keys(context):
-        report = commit_manifest(workspace, crawl)
-        metadata = row_counts(report.rows) | stage_metadata(report) | crawl_links(workspace, crawl)
-        context.add_asset_metadata(metadata, partition_key=crawl)
-    return dg.MaterializeResult()
+def list_index_files(workspace: Workspace, crawl: str) -> Metadata:
+    """Reads the path list of a crawl."""
+    report = commit_manifest(workspace, crawl)
+    return row_counts(report.rows) | stage_metadata(report) | crawl_links(workspace, crawl)
 
 
-def index_footers(
-    context: dg.AssetExecutionContext, workspace: Workspace, namespace: HomeNamespace, config: FootersConfig
-) -> dg.MaterializeResult[None]:
-    """The raw footer of every index file of the wanted subsets (CC_PIPELINE_SUBSETS): fetched once, with one request
-    each, and kept in the home."""
-    with logged_progress(context.log):
-        for crawl in read_planned_keys(context):
-            report = harvest_footers(workspace, crawl, refresh=config.refresh)
-            context.add_asset_metadata(row_counts(report.rows) | stage_metadata(report), partition_key=crawl)
-    return dg.MaterializeResult()
+def fetch_footers(workspace: Workspace, crawl: str, *, refresh: bool) -> Metadata:
+    """Fetches the footers of the index files of a crawl."""
+    report = harvest_footers(workspace, crawl, refresh=refresh)
+    return row_counts(report.rows) | stage_metadata(report)
 
 
-def row_groups(
-    context: dg.AssetExecutionContext, workspace: Workspace, namespace: HomeNamespace
-) -> dg.MaterializeResult[None]:
-    """One row per row group: where it is, how large, and which keys it holds. Replaces the crawl in the catalog.
-
-    Fails where index files could not be read (CC_PIPELINE_MAX_INDEX_GAPS), after everything else is in the catalog.
-    """
-    crawl_keys = read_planned_keys(context)
-    with logged_progress(context.log):
-        reports = commit_row_groups(workspace, crawl_keys)
-    for crawl, report in reports.items():
-        context.add_asset_metadata(_describe_harvest(workspace, crawl, report), partition_key=crawl)
-    refused = refused_gaps(workspace, crawl_keys)
-    if refused:
-        # the failure of one crawl must not fail the others of the run
-        for crawl in sorted(set(crawl_keys) - {gaps.crawl for gaps in refused}):
-            context.log_event(dg.AssetMaterialization(namespace.key("row_groups"), partition=crawl))
-        # the row groups of all crawls are in the catalog
-        catalog_assets = ("index_manifest", "index_footers", "row_groups")
-        for evaluation in check_made_partitions(context, workspace, namespace, catalog_assets, crawl_keys, {}):
-            context.log_event(evaluation)
-        raise index_incomplete(refused)
-    return dg.MaterializeResult()
+def build_catalog(workspace: Workspace, crawl: str) -> Metadata:
+    """Puts the row groups of a crawl into the catalog."""
+    return _describe_harvest(workspace, crawl, commit_row_groups(workspace, [crawl])[crawl])
 
 
-def repair_key_bounds(context: dg.OpExecutionContext, workspace: Workspace, namespace: HomeNamespace) -> Yielded:
-    """Records ``repaired_statistics``: reads the key column of each row group without key bounds, once."""
-
-    def repair(crawl: str) -> dict[str, Described]:
-        report = repair_statistics(workspace, crawl)
-        return {"repaired_statistics": (_describe_harvest(workspace, crawl, report), None)}
-
-    yield from _run_for_crawl(context, workspace, namespace, "repaired_statistics", repair)
+def repair_crawl(workspace: Workspace, crawl: str) -> Metadata:
+    """Reads the key column of each row group without key bounds, once."""
+    return _describe_harvest(workspace, crawl, repair_statistics(workspace, crawl))
 
 
-def _describe_harvest(workspace: Workspace, crawl: str, report: StageReport) -> dict[str, dg.MetadataValue]:
+def index_crawl(workspace: Workspace, crawl: str, *, agreed: bool, max_files: int) -> Metadata:
+    """Makes an index file for each archive file. A stopped build goes on where it stopped."""
+    report = build_index(workspace, crawl, agreed=agreed, max_files=max_files or None)
+    metrics = to_metadata(report.per_target[crawl])
+    return row_counts(report.rows) | stage_metadata(report) | metrics | crawl_links(workspace, crawl)
+
+
+def _describe_harvest(workspace: Workspace, crawl: str, report: Any) -> Metadata:
     coverage = read_catalog_table(workspace.lake, "coverage", crawl)
     return row_counts(report.rows) | stage_metadata(report) | to_metadata(coverage_metrics(coverage))
+
+
+def define(namespace: HomeNamespace) -> list[dg.AssetsDefinition]:
+    """Returns the assets that runs make."""
+    shared: dict[str, Any] = {
+        "key_prefix": namespace.prefix or None,
+        "group_name": namespace.group_of("catalog"),
+        "owners": namespace.owners,
+        "required_resource_keys": {namespace.resource},
+        "code_version": "1",
+    }
+    by_crawl: dict[str, Any] = {
+        **shared,
+        "partitions_def": namespace.crawl,
+        "backfill_policy": _ONE_PER_RUN,
+    }
+
+    @dg.asset(
+        **shared,
+        kinds={"json", "deltalake"},
+        deps=[namespace.key(*COLLINFO.path)],
+        metadata=table_metadata(namespace, "crawls", CRAWLS_COLUMNS),
+        check_specs=make_specs(namespace, ["crawls"]),
+        # the list is read once a day
+        automation_condition=dg.AutomationCondition.on_cron("0 3 * * *"),
+        # a crawl comes every month or two, and the sensor new_crawls asks every few hours
+        freshness_policy=_freshness(fail=60, warn=14),
+    )
+    def crawls(context: dg.AssetExecutionContext) -> _Step:
+        """One row per crawl in collinfo.json, including the three of the ARC years."""
+        workspace = namespace.workspace(context)
+        metadata, version = list_crawls(workspace)
+        yield dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(version))
+        yield from as_results(evaluate_partitions(namespace, workspace, context.log, checks_of(["crawls"]), ()))
+
+    def harvest(context: dg.AssetExecutionContext, asset: str, make: Callable[[Workspace, str], Metadata]) -> _Step:
+        workspace = namespace.workspace(context)
+        crawl, *others = read_run_keys(context)
+        if others:
+            raise UserInputError("a run harvests one crawl\nLaunch a backfill: it has a run for each crawl")
+        with logged_progress(context.log):
+            metadata = make(workspace, crawl)
+        yield from as_results(evaluate_partitions(namespace, workspace, context.log, checks_of([asset]), [crawl]))
+        if asset == "row_groups":
+            refuse_gaps(workspace, [crawl])
+        yield dg.MaterializeResult(metadata=metadata)
+
+    @dg.asset(
+        **by_crawl,
+        kinds={"deltalake"},
+        deps=[namespace.key("crawls"), namespace.key(*PATH_LISTS.path)],
+        metadata=table_metadata(namespace, "index_manifest", INDEX_MANIFEST_COLUMNS),
+        check_specs=make_specs(namespace, ["index_manifest"]),
+    )
+    def index_manifest(context: dg.AssetExecutionContext) -> _Step:
+        """One row per index file in the crawl's path list; none for crawls of the ARC years."""
+        yield from harvest(context, "index_manifest", list_index_files)
+
+    @dg.asset(
+        **by_crawl,
+        kinds={"parquet"},
+        deps=[namespace.key("index_manifest"), namespace.key("built_index"), namespace.key(*COLUMNAR_INDEX.path)],
+        check_specs=make_specs(namespace, ["index_footers"]),
+    )
+    def index_footers(context: dg.AssetExecutionContext, config: FootersConfig) -> _Step:
+        """The raw footer of every index file of the selected subsets (CC_PIPELINE_SUBSETS): fetched once, with one
+        request each, and stored in the home."""
+
+        def fetch(workspace: Workspace, crawl: str) -> Metadata:
+            return fetch_footers(workspace, crawl, refresh=config.refresh)
+
+        yield from harvest(context, "index_footers", fetch)
+
+    @dg.asset(
+        **by_crawl,
+        pool=namespace.qualify("catalog"),
+        kinds={"deltalake", "duckdb"},
+        deps=[namespace.key("index_footers")],
+        metadata=table_metadata(namespace, "row_groups", SHOWN_ROW_GROUPS_COLUMNS),
+        check_specs=make_specs(namespace, ["row_groups"]),
+        freshness_policy=_freshness(fail=120, warn=60),
+    )
+    def row_groups(context: dg.AssetExecutionContext) -> _Step:
+        """One row per row group: its location, size and key range. Replaces the crawl in the catalog.
+
+        Fails if index files could not be read (CC_PIPELINE_MAX_INDEX_GAPS), after all other files are in the catalog.
+        """
+        yield from harvest(context, "row_groups", build_catalog)
+
+    return [crawls, index_manifest, index_footers, row_groups]
+
+
+def refuse_gaps(workspace: Workspace, crawls: Sequence[str]) -> None:
+    """Raises ``IndexIncomplete`` if index files of a harvested crawl could not be read, unless the settings allow
+    it."""
+    refused = refused_gaps(workspace, crawls)
+    if refused:
+        raise index_incomplete(refused)
+
+
+def define_on_request(namespace: HomeNamespace) -> tuple[list[dg.AssetSpec], list[dg.JobDefinition]]:
+    """Returns the assets that read gigabytes of a crawl, and the job that makes each. Dagster knows these assets as
+    external: "Materialize all" and selections leave them out."""
+
+    def spec(job: str, name: str, description: str, kinds: set[str], **fields: Any) -> dg.AssetSpec:
+        metadata: dict[str, Any] = fields.pop("metadata", {})
+        if namespace.is_only_home:
+            metadata["made by the job"] = dg.MetadataValue.job(job, LOCATION)
+        return dg.AssetSpec(
+            namespace.key(name),
+            description=f"{description}\n\nNo selection includes it: launch the job {namespace.qualify(job)}.",
+            kinds=kinds,
+            group_name=namespace.group_of("catalog"),
+            owners=namespace.owners,
+            code_version="1",
+            partitions_def=namespace.crawl,
+            tags={"asked": "on-request"},
+            metadata=metadata,
+            **fields,
+        )
+
+    built = spec(
+        "build_index",
+        "built_index",
+        "The columnar index of a month of CC-NEWS, or of WARC files that a person named: one Parquet file per archive "
+        "file.\n\nReads every archive file once (some 350 GB a month). So a run shows the cost, and builds only with "
+        "agreement in its configuration. A stopped build continues where it stopped.",
+        {"parquet"},
+        deps=[namespace.key(*PATH_LISTS.path), namespace.key(*ARCHIVES.path)],
+    )
+    repaired = spec(
+        "repair_statistics",
+        "repaired_statistics",
+        "Key bounds of row groups that were published without them (13 crawls of 2017 and 2018, some later ones).\n\n"
+        "Reads the key column of each such row group once: about 23 MB each in the real index. Without the bounds, "
+        "every lookup reads these row groups.",
+        {"deltalake", "duckdb"},
+        deps=[namespace.key("row_groups"), namespace.key(*COLUMNAR_INDEX.path)],
+        metadata=table_metadata(namespace, "row_groups", SHOWN_ROW_GROUPS_COLUMNS),
+    )
+    return [built, repaired], _jobs_on_request(namespace)
+
+
+def _jobs_on_request(namespace: HomeNamespace) -> list[dg.JobDefinition]:
+    needs: dict[str, Any] = {"required_resource_keys": {namespace.resource}, "out": {}}
+
+    def record(context: dg.OpExecutionContext, asset: str, make: Callable[[Workspace, str], Metadata]) -> Events:
+        workspace, crawl = namespace.workspace(context), context.partition_key
+        with logged_progress(context.log):
+            yield materialization(namespace.key(asset), crawl, make(workspace, crawl))
+        yield from evaluate_partitions(namespace, workspace, context.log, checks_of([asset]), [crawl])
+
+    @dg.op(name=namespace.qualify("repair_key_bounds"), pool=namespace.qualify("catalog"), **needs)
+    def repair_key_bounds(context: dg.OpExecutionContext) -> Events:
+        yield from record(context, "repaired_statistics", repair_crawl)
+
+    @dg.op(name=namespace.qualify("index_archives"), **needs)
+    def index_archives(context: dg.OpExecutionContext, config: BuildConfig) -> Events:
+        def build(workspace: Workspace, crawl: str) -> Metadata:
+            return index_crawl(workspace, crawl, agreed=config.yes, max_files=config.max_files)
+
+        yield from record(context, "built_index", build)
+
+    @dg.job(name=namespace.qualify("repair_statistics"), partitions_def=namespace.crawl)
+    def repair() -> None:
+        """Computes key bounds of a crawl's row groups without any. Reads their whole key column. Records
+        repaired_statistics. For people; a command does the same: cc-pipeline index repair."""
+        repair_key_bounds()
+
+    @dg.job(name=namespace.qualify("build_index"), partitions_def=namespace.crawl)
+    def build() -> None:
+        """Builds the index of a month of CC-NEWS, or of named WARC files. Shows the cost, and needs agreement. Records
+        built_index. For people; a command does the same: cc-pipeline index build."""
+        index_archives()
+
+    return [repair, build]
+
+
+def define_index_check(namespace: HomeNamespace) -> dg.AssetChecksDefinition:
+    """Returns the checks of ``built_index``, which no step makes."""
+
+    @dg.multi_asset_check(
+        name=namespace.qualify("built_index_checks"),
+        specs=make_specs(namespace, ["built_index"]),
+        required_resource_keys={namespace.resource},
+    )
+    def built_index_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckEvaluation]:
+        workspace, checks = namespace.workspace(context), checks_of(["built_index"])
+        yield from evaluate_partitions(namespace, workspace, context.log, checks, [context.partition_key])
+
+    return built_index_checks
+
+
+def harvest_job(namespace: HomeNamespace) -> Any:
+    """Returns the job of a harvest."""
+    return dg.define_asset_job(
+        namespace.qualify("harvest_crawl"),
+        dg.AssetSelection.assets(*map(namespace.key, HARVESTED)),
+        description="Reads a crawl's path list, fetches its footers, and puts its row groups into the catalog. For "
+        "people, and the sensors new_crawls and path_lists.",
+    )
+
+
+def _freshness(*, fail: int, warn: int) -> Any:
+    """Returns the policy of an asset that turns amber and red after so many days."""
+    return dg.FreshnessPolicy.time_window(fail_window=timedelta(days=fail), warn_window=timedelta(days=warn))

@@ -1,48 +1,288 @@
 """A target's captures in a crawl, their records, and the pages in the records."""
 
-import dagster as dg
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
 
-from cc_pipeline.defs.automation.watched import define_watched
-from cc_pipeline.defs.declared.assets import EXTRACTED, ExtractConfig
-from cc_pipeline.defs.declared.collected_parts import asset_name
-from cc_pipeline.defs.declared.jobs import ExtractTargetsConfig
-from cc_pipeline.defs.home_namespace import HomeNamespace
-from cc_pipeline.defs.partition_runs import Yielded, extract_partitions
-from cc_pipeline.defs.partitions import listed_keys
-from cc_pipeline.defs.recording import PartitionRun, read_planned_keys
+import dagster as dg
+from pydantic import Field
+
+from cc_pipeline.columns import Column
+from cc_pipeline.defs.checks import checks_of, evaluate_partitions, make_specs
+from cc_pipeline.defs.engines import LOCAL, find_engine
+from cc_pipeline.defs.home_namespace import TABLES, HomeNamespace
+from cc_pipeline.defs.lake_records import LAST
+from cc_pipeline.defs.lineage import (
+    ARCHIVES,
+    CLUSTER_INDEX,
+    COLUMNAR_INDEX,
+    URL_INDEX_2012,
+    event_metadata,
+    table_metadata,
+)
+from cc_pipeline.defs.lineage import COLUMNS as LINEAGE
+from cc_pipeline.defs.metadata import format_list, row_counts, to_metadata
+from cc_pipeline.defs.partitions import (
+    BACKFILL,
+    StepContext,
+    listed_keys,
+    partition_key,
+    read_run_keys,
+    split_key,
+)
+from cc_pipeline.defs.publication import RunPublisher
+from cc_pipeline.defs.recording import Described, Events, PartitionLog, logged_progress
+from cc_pipeline.defs.watched import define_watched
+from cc_pipeline.documents.schemas import PAGE_COLUMNS, PARSER_VERSION
 from cc_pipeline.errors import UserInputError, describe_unknown_name
+from cc_pipeline.extraction.run import PartitionResult
+from cc_pipeline.lake.slice import StageReport
+from cc_pipeline.progress import format_count
+from cc_pipeline.records.schema import RECORD_COLUMNS
+from cc_pipeline.workspace.schemas import CAPTURES_COLUMNS
 from cc_pipeline.workspace.workspace import Workspace
 
+#: The tables over crawl × target.
+COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
+    "captures": CAPTURES_COLUMNS,
+    "records": RECORD_COLUMNS,
+    **PAGE_COLUMNS,
+}
+_DESCRIPTIONS: Final[Mapping[str, str]] = {
+    "captures": "One row per capture of the target in the crawl, with every column of the index.",
+    "records": "One row per planned capture with exactly one outcome; fetched bytes are stored as WARC or ARC.",
+    "page_metadata": "One row per record: the 2012 metadata schema, typed.",
+    "page_text": "One row per page with text: full text, main content, language.",
+    "page_links": "One row per link, with every attribute and its resolved address.",
+    "feed_items": "One row per item of an RSS, Atom or JSON Feed.",
+}
+#: The inputs of each table; pages are made of records.
+_DEPS: Final[Mapping[str, Sequence[dg.AssetKey]]] = {
+    "captures": [dg.AssetKey("row_groups"), COLUMNAR_INDEX, CLUSTER_INDEX, URL_INDEX_2012],
+    "records": [dg.AssetKey("captures"), ARCHIVES],
+}
+#: Values that events leave out.
+_ZERO: Final = (0, "0 %")
 
-def extract(
-    context: dg.AssetExecutionContext, workspace: Workspace, namespace: HomeNamespace, config: ExtractConfig
-) -> Yielded:
-    """Looks targets up in the cheapest index their crawl has, fetches and verifies their records, and parses each once.
 
-    Every partition is recorded when it is done, and fails by itself. The four page tables come from one pass: where
-    some of them are selected, all are written, and these are recorded.
-    """
-    if config.accept_removals:
-        workspace.accept_removals()
-    selected = {asset_name(namespace, key) for key in context.selected_asset_keys}
-    tables = [table for table in EXTRACTED if table in selected]
-    keys = read_planned_keys(context)
+class ExtractConfig(dg.Config):
+    """What a person accepts."""
+
+    accept_removals: bool = Field(
+        default=False,
+        description="Remove captures that the index no longer lists, with their records and pages.",
+    )
+
+
+class PartitionsConfig(dg.Config):
+    """Partitions of any crawls."""
+
+    partitions: dict[str, list[str]] = Field(
+        description='Targets by crawl, as in {"CC-MAIN-2024-22": ["example.com", "example.org"]}.'
+    )
+
+
+class ExtractTargetsConfig(PartitionsConfig, ExtractConfig):
+    """The tables and partitions to extract."""
+
+    tables: list[str] = Field(default=[], description="Names of tables, captures to feed_items; empty: all.")
+
+
+def define(namespace: HomeNamespace) -> list[dg.AssetsDefinition]:
+    """Returns the step that extracts partitions."""
+
+    @dg.multi_asset(
+        name=namespace.qualify("extract"),
+        specs=[
+            dg.AssetSpec(
+                namespace.key(table),
+                description=_DESCRIPTIONS[table],
+                group_name=namespace.group_of("content" if table in PAGE_COLUMNS else "extraction"),
+                owners=namespace.owners,
+                kinds={"deltalake", *(["warc"] if table == "records" else [])},
+                deps=namespace.keys(key.path for key in _DEPS.get(table, [dg.AssetKey("records")])),
+                code_version=PARSER_VERSION if table in PAGE_COLUMNS else "1",
+                metadata=table_metadata(namespace, table, COLUMNS[table], LINEAGE[table]),
+                # partitions are recorded by themselves, without outputs
+                skippable=True,
+            )
+            for table in TABLES
+        ],
+        check_specs=make_specs(namespace, TABLES),
+        can_subset=True,
+        partitions_def=namespace.pairs,
+        backfill_policy=BACKFILL,
+        required_resource_keys={namespace.resource},
+    )
+    def extract(
+        context: dg.AssetExecutionContext, config: ExtractConfig
+    ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.MaterializeResult[None] | dg.AssetCheckResult]:
+        """Looks targets up in the cheapest index of their crawl, fetches and verifies their records, and parses each
+        once.
+
+        Each partition is recorded when it is done; a failed one does not stop the others. One pass writes all four page
+        tables, and records those that are selected.
+        """
+        workspace, log = namespace.workspace(context), PartitionLog(namespace, context.log)
+        if config.accept_removals:
+            workspace.accept_removals()
+        keys = read_run_keys(context)
+        selected_checks = {key.name for key in context.selected_asset_check_keys}
+        tables = [table for table in TABLES if namespace.key(table) in context.selected_asset_keys]
+        if tables:
+            yield from extract_partitions(context, namespace, log, keys, tables)
+        else:  # a person executes checks alone
+            log.described.update((key, {}) for key in keys)
+        checks = [check for check in checks_of(TABLES) if check.name in selected_checks]
+        results = list(evaluate_partitions(namespace, workspace, context.log, checks, log.made_keys, log.reasons))
+        yield from results
+        log.raise_failures()
+        if has_dependents(context):
+            yield from _hand_on(context, namespace, log, tables, results)
+
+    return [extract]
+
+
+def has_dependents(context: dg.AssetExecutionContext) -> bool:
+    """Whether other steps of the run depend on this one. Dagster would skip them, since it has no outputs."""
+    inputs = [given for inputs in context.job_def.dependencies.values() for given in inputs.values()]
+    return any(node.node == context.op_def.name for given in inputs for node in given.get_node_dependencies())
+
+
+def _hand_on(
+    context: dg.AssetExecutionContext,
+    namespace: HomeNamespace,
+    log: PartitionLog,
+    tables: Sequence[str],
+    evaluations: Sequence[dg.AssetCheckEvaluation],
+) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
+    """Yields an output for each table and blocking check, on which the next steps of the run wait. It records every
+    partition of the run once more, so it comes only if all of them were made."""
+    for table in tables:
+        for key, described in log.described.items():
+            context.add_asset_metadata(dict(described[table][0]), namespace.key(table), partition_key=key)
+        versions = {described[table][1] for described in log.described.values()}
+        version = versions.pop() if len(versions) == 1 else None
+        yield dg.MaterializeResult(
+            asset_key=namespace.key(table), data_version=None if version is None else dg.DataVersion(version)
+        )
+    for check in checks_of(tables):
+        if check.blocking:
+            passed = all(one.passed for one in evaluations if one.check_name == check.name)
+            yield dg.AssetCheckResult(asset_key=namespace.key(check.asset), check_name=check.name, passed=passed)
+
+
+def extract_partitions(
+    context: StepContext, namespace: HomeNamespace, log: PartitionLog, keys: Sequence[str], tables: Sequence[str]
+) -> Events:
+    """Makes ``tables`` of every partition, yields the records of each when it is done, and publishes. Errors that
+    affect all partitions are raised at once."""
+    workspace, publisher = namespace.workspace(context), RunPublisher(context, namespace.workspace(context), namespace)
     define_watched(workspace, namespace, keys)
-    run = PartitionRun(context, workspace, namespace, keys, tables)
-    yield from extract_partitions(context, workspace, namespace, run, tables)
+    with logged_progress(context.log):
+        for result in find_engine(workspace.settings.engine).extract(
+            context, workspace, [split_key(key) for key in keys], tables
+        ):
+            yield from record_result(log, workspace, result)
+            publisher.publish_if_old()
+        publisher.publish_at_end()
 
 
-def extract_listed(
-    context: dg.OpExecutionContext, workspace: Workspace, namespace: HomeNamespace, config: ExtractTargetsConfig
-) -> Yielded:
-    """Runs :func:`extract` for the partitions in the configuration."""
-    for table in config.tables:
-        if table not in EXTRACTED:
-            raise UserInputError(describe_unknown_name("table", table, EXTRACTED))
-    if config.accept_removals:
-        workspace.accept_removals()
-    tables = [table for table in EXTRACTED if table in config.tables or not config.tables]
-    keys = listed_keys(config.partitions)
-    define_watched(workspace, namespace, keys)
-    run = PartitionRun(context, workspace, namespace, keys, tables, from_config=True)
-    yield from extract_partitions(context, workspace, namespace, run, tables)
+def record_result(
+    log: PartitionLog, workspace: Workspace, result: PartitionResult
+) -> Iterator[dg.AssetMaterialization]:
+    """Yields the records of a partition, and notes its error if it has one."""
+    key = partition_key(result.crawl, result.slug)
+    # a process may be killed between two records: the asset that decides whether a partition is made comes last
+    ordered = sorted(result.reports, key=lambda table: (table == LAST, TABLES.index(table)))
+    described = {table: _describe(workspace, log, result, table) for table in ordered}
+    yield from log.record_done(key, described)
+    if result.error is not None:
+        log.record_failure(key, result.error)
+
+
+def _describe(workspace: Workspace, log: PartitionLog, result: PartitionResult, table: str) -> Described:
+    """Returns the metadata of a partition of ``table``: counts and versions. It has no text of a page, since Dagster
+    has no public way to delete an event."""
+    report, settings = result.reports[table], workspace.settings
+    metadata = partition_metadata(report, result.slug, table)
+    if len(report.per_target) > 1 and result.slug == next(iter(report.per_target)):
+        log.log.info(group_costs(report, table))
+    if settings.engine != LOCAL and table != "captures":
+        metadata["engine"] = dg.MetadataValue.text(find_engine(settings.engine).describe(settings))
+    if settings.column_events and not any(table in described for described in log.described.values()):
+        metadata |= event_metadata(table, COLUMNS[table], log.namespace)
+    version = report.per_target[result.slug].get(f"version:{table}")
+    return metadata, None if version is None else str(version)
+
+
+def partition_metadata(report: StageReport, slug: str, table: str) -> dict[str, dg.MetadataValue]:
+    """Returns the metrics of one partition of ``table``. An event is stored twice and permanently, so it has no zeros,
+    and no costs of several partitions together: :func:`group_costs` has those."""
+    target_metrics = report.per_target[slug]
+    rows = int(target_metrics[f"rows:{table}"])
+    values: dict[str, int | float | str] = {}
+    if target_metrics.get(f"written:{table}", rows) != rows:
+        values["rows written"] = target_metrics[f"written:{table}"]
+    values |= {name: value for name, value in target_metrics.items() if ":" not in name and value not in _ZERO}
+    notes: dict[str, dg.MetadataValue] = {}
+    if len(report.per_target) == 1:
+        if report.requests:
+            values |= {"bytes read": report.bytes, "requests": report.requests}
+        values["seconds"] = round(report.seconds, 3)
+        if report.notes:
+            notes["notes"] = format_list(report.notes)
+    return {**row_counts(rows), **to_metadata(values), **notes}
+
+
+def group_costs(report: StageReport, table: str) -> str:
+    """Returns the costs of a stage for several partitions together, for the log of the run."""
+    spent = f"{table} of {format_count(len(report.per_target), 'partition')}: {report.seconds:.1f} s"
+    if report.requests:
+        spent += f", {report.bytes:,} bytes read in {format_count(report.requests, 'request')}"
+    return "\n".join([spent, *report.notes])
+
+
+def listed_job(namespace: HomeNamespace) -> dg.JobDefinition:
+    """Returns the job that extracts any partitions in one run: Dagster's own runs have one partition or a range."""
+
+    @dg.op(name=namespace.qualify("extract_listed"), out={}, required_resource_keys={namespace.resource})
+    def extract_listed(context: dg.OpExecutionContext, config: ExtractTargetsConfig) -> Events:
+        workspace, log = namespace.workspace(context), PartitionLog(namespace, context.log)
+        if config.accept_removals:
+            workspace.accept_removals()
+        for table in config.tables:
+            if table not in TABLES:
+                raise UserInputError(describe_unknown_name("table", table, TABLES))
+        tables = [table for table in TABLES if table in config.tables or not config.tables]
+        known = leave_out_unknown(context.instance, namespace, log, listed_keys(config.partitions))
+        yield from extract_partitions(context, namespace, log, known, tables)
+        yield from evaluate_partitions(namespace, workspace, context.log, checks_of(tables), log.made_keys, log.reasons)
+        log.raise_failures()
+
+    @dg.job(name=namespace.qualify("extract_targets"))
+    def extract_targets() -> None:
+        """Finds, fetches and parses any targets in any crawls, in one run. For people, and the sensor
+        backfill_missing."""
+        extract_listed()
+
+    return extract_targets
+
+
+def leave_out_unknown(
+    instance: dg.DagsterInstance, namespace: HomeNamespace, log: PartitionLog, keys: Collection[str]
+) -> list[str]:
+    """Returns the keys that are partitions; the others fail by themselves. Raises ``UserInputError`` if there are
+    none."""
+    if not keys:
+        raise UserInputError('the run names no partition\nName some: {"CC-MAIN-2024-22": ["example.com"]}')
+    crawls, targets = {*namespace.crawl_keys(instance)}, {*namespace.target_keys(instance)}
+    known = []
+    for key in keys:
+        crawl, target = split_key(key)
+        if crawl in crawls and target in targets:
+            known.append(key)
+        elif crawl not in crawls:
+            log.record_failure(key, UserInputError(f"{crawl!r} is no partition\nTo list crawls: cc-pipeline crawls"))
+        else:
+            log.record_failure(key, UserInputError(f"{target!r} is no partition\nAdd it: cc-pipeline targets add"))
+    return known

@@ -10,7 +10,7 @@ import typer
 
 from cc_pipeline.addresses import redact_address, scheme_of
 from cc_pipeline.api.lookups import LookupRequest, has_gaps, needs_harvest
-from cc_pipeline.api.run_steps import harvest_despite_gaps, run_step, start_all_runs
+from cc_pipeline.api.run_steps import harvest_despite_gaps, run_step
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.lookups import open_question
@@ -20,7 +20,7 @@ from cc_pipeline.progress import format_count, human_bytes
 from cc_pipeline.settings import Settings, load_settings, normalise_root
 
 if TYPE_CHECKING:
-    from cc_pipeline.defs.launcher import Launcher
+    from cc_pipeline.defs.stage_runner import StageRunner
     from cc_pipeline.extensions.delivery.copying import CopyReport
     from cc_pipeline.extensions.delivery.verification import VerifyReport
     from cc_pipeline.transport.client import Transport
@@ -87,7 +87,7 @@ def copy(
         raise UserInputError(f"--convert is {convert!r}; the only conversion is warc")
     destination = parse_destination(to)
     from cc_pipeline.checks.omissions import describe_omitted_subsets
-    from cc_pipeline.defs.launcher import Launcher
+    from cc_pipeline.defs.stage_runner import StageRunner
     from cc_pipeline.extraction.blocklist import read_blocklist
     from cc_pipeline.extraction.lookup_notes import describe_gaps
 
@@ -102,12 +102,12 @@ def copy(
             concurrency=parallel,
             allow_gaps=allow_gaps,
         ) as question,
-        Launcher(question.workspace) as launcher,
+        StageRunner(question.workspace) as runner,
         open_place(destination, endpoint, question.settings) as place,
         progress_bars(),
     ):
         deliver = partial(_deliver, question, place, parallel or _DEFAULT_UPLOADS, convert == "warc", file_mb)
-        reports, source_error = _each_crawl(question, launcher, deliver)
+        reports, source_error = _each_crawl(question, runner, deliver)
         notes = describe_gaps(question.workspace, question.crawls, question.targets)
         notes += describe_omitted_subsets(question.workspace, question.crawls, question.targets)
         notes += read_blocklist(question.workspace).describe_blocks(question.targets)
@@ -118,16 +118,16 @@ def copy(
 
 
 def _each_crawl(
-    question: LookupRequest, launcher: Launcher, deliver: Callable[[str], CopyReport]
+    question: LookupRequest, runner: StageRunner, deliver: Callable[[str], CopyReport]
 ) -> tuple[dict[str, CopyReport], Incomplete | None]:
     """Fetches and delivers each crawl. Returns the reports by crawl, and the last error of the source."""
     reports: dict[str, CopyReport] = {}
     source_error: Incomplete | None = None
     for crawl_id in question.crawls:
         if needs_harvest(question.workspace, crawl_id) or has_gaps(question.workspace, crawl_id):
-            harvest_despite_gaps(partial(run_step, f"index {crawl_id}", partial(launcher.harvest, [crawl_id])))
+            harvest_despite_gaps(partial(run_step, f"index {crawl_id}", partial(runner.harvest, [crawl_id])))
         try:
-            run_step(f"download {crawl_id}", partial(start_all_runs, launcher.fetch(crawl_id, question.targets)))
+            run_step(f"download {crawl_id}", partial(runner.fetch, crawl_id, question.targets))
         except IndexIncomplete as error:
             source_error = error  # without a complete plan, a manifest would claim completeness
             continue

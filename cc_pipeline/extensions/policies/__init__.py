@@ -9,8 +9,10 @@ from cc_pipeline.extension import Extension
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import dagster as dg
+
     from cc_pipeline.cli.command import Command
-    from cc_pipeline.defs.declarations import HomeDefinitions
+    from cc_pipeline.defs.home_namespace import HomeNamespace
     from cc_pipeline.lake.lake import TableSpec
     from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
 
@@ -39,10 +41,10 @@ def _commands() -> Mapping[str, Command]:
     return COMMANDS
 
 
-def _definitions() -> HomeDefinitions:
+def _definitions(namespace: HomeNamespace) -> dg.Definitions:
     from cc_pipeline.extensions.policies.definitions import define
 
-    return define()
+    return define(namespace)
 
 
 EXTENSION = Extension(

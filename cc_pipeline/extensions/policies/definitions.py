@@ -1,47 +1,54 @@
-"""The Dagster definitions of this extension."""
+"""The Dagster definitions of this extension: the asset ``site_policies``."""
 
-from __future__ import annotations
+import dagster as dg
 
-from cc_pipeline.defs.declarations import Asset, HomeDefinitions, OpJob, Step
-from cc_pipeline.defs.declared.jobs import PartitionsConfig
-from cc_pipeline.defs.partitions import BACKFILL
+from cc_pipeline.defs.assets.extraction import partition_metadata
+from cc_pipeline.defs.checks import checks_of, evaluate_partitions, make_specs
+from cc_pipeline.defs.home_namespace import HomeNamespace
+from cc_pipeline.defs.lineage import table_metadata
+from cc_pipeline.defs.partitions import read_run_keys, split_key
+from cc_pipeline.defs.recording import Described, Events, PartitionLog, logged_progress, record_each
+from cc_pipeline.extensions.policies.fill import fill_policies
 from cc_pipeline.extensions.policies.schemas import SITE_POLICIES_COLUMNS, VERSION
+from cc_pipeline.workspace.workspace import Workspace
 
-#: The job over partitions that its configuration names.
-LISTED_JOB = "read_policies_of_targets"
+#: The name of the asset.
+ASSET = "site_policies"
 
 
-def define() -> HomeDefinitions:
-    """The asset ``site_policies``, and the job that makes it."""
-    asset = Asset(
-        name="site_policies",
-        group="content",
-        kinds=["deltalake"],
-        description="One row per robots.txt capture of the target's hosts in the crawl, with rules and "
-        "signals. Only made on request.",
-        deps=["records"],
+def define(namespace: HomeNamespace) -> dg.Definitions:
+    """Returns the asset."""
+
+    @dg.asset(
+        key=namespace.key(ASSET),
+        deps=[namespace.key("records")],
+        group_name=namespace.group_of("content"),
+        owners=namespace.owners,
+        kinds={"deltalake"},
         code_version=VERSION,
-        columns=SITE_POLICIES_COLUMNS,
-        is_published=True,
+        metadata=table_metadata(namespace, ASSET, SITE_POLICIES_COLUMNS),
+        check_specs=make_specs(namespace, [ASSET]),
+        partitions_def=namespace.pairs,
+        # not that of the tables: Dagster would put them into one run
+        backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=100),
+        output_required=False,
+        required_resource_keys={namespace.resource},
     )
-    return HomeDefinitions(
-        steps=[
-            Step(
-                function="cc_pipeline.extensions.policies.assets.site_policies",
-                assets=[asset],
-                partitions="pairs",
-                backfill=BACKFILL,
-                options={"output_required": False},
-            )
-        ],
-        jobs=[
-            OpJob(
-                name=LISTED_JOB,
-                description="Reads the stored robots.txt captures of any targets in any crawls into a table. For "
-                "cc-pipeline policies.",
-                function="cc_pipeline.extensions.policies.assets.read_policies_listed",
-                config=PartitionsConfig,
-                takes_partition_list=True,
-            ),
-        ],
-    )
+    def site_policies(context: dg.AssetExecutionContext) -> Events:
+        """One row per robots.txt capture of the target's hosts in the crawl, with rules and signals. Only made on
+        request."""
+        workspace, log = namespace.workspace(context), PartitionLog(namespace, context.log)
+        with logged_progress(context.log):
+            yield from record_each(log, read_run_keys(context), lambda key: read_partition(workspace, key))
+        yield from evaluate_partitions(namespace, workspace, context.log, checks_of([ASSET]), log.made_keys)
+        log.raise_failures()
+
+    return dg.Definitions(assets=dg.with_source_code_references([site_policies]))
+
+
+def read_partition(workspace: Workspace, key: str) -> dict[str, Described]:
+    """Reads the stored robots.txt captures of a partition into the table."""
+    crawl, slug = split_key(key)
+    report = fill_policies(workspace, crawl, [slug])
+    version = report.per_target[slug].get(f"version:{ASSET}")
+    return {ASSET: (partition_metadata(report, slug, ASSET), None if version is None else str(version))}

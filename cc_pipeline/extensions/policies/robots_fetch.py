@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 
 from cc_pipeline.api.reporter import get_reporter
-from cc_pipeline.api.run_steps import run_step, start_all_runs
+from cc_pipeline.api.run_steps import run_step
 from cc_pipeline.api.target_runs import Part, report_disk_faults, run_targets
 from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.defs.launcher import Launcher
+from cc_pipeline.defs.partitions import partition_key
+from cc_pipeline.defs.stage_runner import StageRunner
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extensions.policies.definitions import LISTED_JOB
+from cc_pipeline.extensions.policies.definitions import ASSET, read_partition
 from cc_pipeline.extensions.policies.fill import find_stale_targets
 from cc_pipeline.extensions.policies.hosts import crawls_with_robots, policy_targets
 from cc_pipeline.settings import Settings
@@ -65,18 +65,15 @@ def read_policies(
 
 def _read(settings: Settings, parts: Sequence[Part]) -> None:
     with report_disk_faults(settings.home), open_workspace(settings) as workspace:
-        todo: list[tuple[str, list[Target]]] = []
+        keys: list[str] = []
         for part in parts:
-            read_targets = {target.slug: target for target in part.targets if target.slug not in part.forgotten}
+            slugs = [target.slug for target in part.targets if target.slug not in part.forgotten]
             for crawl in dict.fromkeys(partition.crawl for partition in part.changes):
-                if stale := find_stale_targets(workspace, crawl, [*read_targets]):
-                    todo.append((crawl, [read_targets[slug] for slug in stale]))
-        if not todo:
+                keys += [partition_key(crawl, slug) for slug in find_stale_targets(workspace, crawl, slugs)]
+        if not keys:
             return
-        with Launcher(workspace) as launcher, get_reporter().bars():
-            runs = chain.from_iterable(
-                launcher.run_listed_job(LISTED_JOB, [crawl], crawl_targets) for crawl, crawl_targets in todo
-            )
-            run_step("policies", partial(start_all_runs, runs), is_notice=False)
-            run_step("cc.duckdb", launcher.publish_changes, is_notice=False)
+        with StageRunner(workspace) as runner, get_reporter().bars():
+            read = partial(runner.run_each, [ASSET], keys, partial(read_partition, workspace))
+            run_step("policies", read, is_notice=False)
+            run_step("cc.duckdb", runner.publish_changes, is_notice=False)
     get_reporter().notice(TO_CCBOT)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from cc_pipeline.extension import Extension
 
 if TYPE_CHECKING:
+    import dagster as dg
+
     from cc_pipeline.checks.check import Check
     from cc_pipeline.cli.command import Command
-    from cc_pipeline.defs.declarations import HomeDefinitions
+    from cc_pipeline.defs.home_namespace import HomeNamespace
 
 
 def _commands() -> Mapping[str, Command]:
@@ -19,10 +21,10 @@ def _commands() -> Mapping[str, Command]:
     return COMMANDS
 
 
-def _definitions() -> HomeDefinitions:
-    from cc_pipeline.extensions.reports.definitions import DEFINITIONS
+def _definitions(namespace: HomeNamespace) -> dg.Definitions:
+    from cc_pipeline.extensions.reports.definitions import define
 
-    return DEFINITIONS
+    return define(namespace)
 
 
 def _checks() -> Sequence[Check]:

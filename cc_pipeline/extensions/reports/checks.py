@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _MAX_LAG: Final = timedelta(days=1)
 
 
-@check("report", step="report_checks")
+@check("report")
 def as_published(workspace: Workspace, _: Scope) -> CheckResult:
     """Reports are of what is published now, or of a day before at most."""
     from cc_pipeline.extensions.reports.page import report_path

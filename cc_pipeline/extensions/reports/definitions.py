@@ -1,27 +1,57 @@
 """The Dagster definitions of this extension: the asset ``report``."""
 
-from typing import Final
+import logging
 
-from cc_pipeline.defs.declarations import Asset, HomeDefinitions, Step
-from cc_pipeline.defs.partitions import BACKFILL
+import dagster as dg
 
-_REPORT: Final = Asset(
-    name="report",
-    group="analytics",
-    kinds=["html"],
-    description="A page about a target, from the last publication: one HTML file in ``reports/`` of the "
-    "home.\n\n"
-    "It covers all crawls, so its partitions are targets only.",
-    deps=["warehouse"],
-)
-DEFINITIONS: Final = HomeDefinitions(
-    steps=[
-        Step(
-            function="cc_pipeline.extensions.reports.assets.report",
-            assets=[_REPORT],
-            partitions="target",
-            backfill=BACKFILL,
-            options={"output_required": False},
-        )
-    ]
-)
+from cc_pipeline.defs.checks import checks_of, evaluate_partitions, make_specs
+from cc_pipeline.defs.home_namespace import HomeNamespace
+from cc_pipeline.defs.metadata import to_metadata
+from cc_pipeline.defs.partitions import BACKFILL, read_run_keys
+from cc_pipeline.defs.recording import Described, Events, PartitionLog, logged_progress, record_each
+from cc_pipeline.extensions.reports.page import report_path, write_report
+from cc_pipeline.progress import format_count
+from cc_pipeline.workspace.workspace import Workspace
+
+
+def define(namespace: HomeNamespace) -> dg.Definitions:
+    """Returns the asset."""
+
+    @dg.multi_asset(
+        name=namespace.qualify("report"),
+        specs=[
+            dg.AssetSpec(
+                namespace.key("report"),
+                deps=[namespace.key("warehouse")],
+                description="A page about a target, from the last publication: one HTML file in ``reports/`` of the "
+                "home.\n\nIt covers all crawls, so its partitions are targets only.",
+                group_name=namespace.group_of("analytics"),
+                owners=namespace.owners,
+                kinds={"html"},
+                code_version="1",
+                skippable=True,
+            )
+        ],
+        check_specs=make_specs(namespace, ["report"]),
+        can_subset=True,
+        partitions_def=namespace.target,
+        backfill_policy=BACKFILL,
+        required_resource_keys={namespace.resource},
+    )
+    def report(context: dg.AssetExecutionContext) -> Events:
+        workspace, log = namespace.workspace(context), PartitionLog(namespace, context.log)
+        with logged_progress(context.log):
+            yield from record_each(log, read_run_keys(context), lambda slug: _write(workspace, context.log, slug))
+        yield from evaluate_partitions(namespace, workspace, context.log, checks_of(["report"]), log.made_keys)
+        log.raise_failures()
+
+    return dg.Definitions(assets=dg.with_source_code_references([report]))
+
+
+def _write(workspace: Workspace, log: logging.Logger, slug: str) -> dict[str, Described]:
+    settings = workspace.settings
+    findings, path = write_report(settings, slug), report_path(settings, slug)
+    captures = sum(row["captures"] for row in findings.crawls)
+    log.info(f"wrote {path}: {format_count(captures, 'comparable capture')}")
+    metadata = to_metadata({"bytes": path.stat().st_size, "comparable captures": captures})
+    return {"report": (metadata | {"path": dg.MetadataValue.path(str(path))}, None)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cc_pipeline.checks.finding import Finding
@@ -35,12 +35,9 @@ class SparkRunEngine:
         workspace: Workspace,
         partitions: Sequence[Partition],
         tables: Collection[str],
-        on_start: Callable[[Sequence[Partition]], None],
     ) -> Iterator[PartitionResult]:
         from cc_pipeline.extensions.spark.submission import extract_on_spark  # noqa: PLC0415  # loads Dagster
 
         if not partitions:
             return iter(())
-        # One job starts all partitions together.
-        on_start(partitions)
         return extract_on_spark(context, workspace, partitions, tables)

@@ -11,7 +11,9 @@ import boto3
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
-from cc_pipeline.defs.launcher import Launcher, RunFailed
+from cc_pipeline.defs.recording import PartitionsFailed
+from cc_pipeline.defs.stage_runner import StageRunner
+from cc_pipeline.errors import Incomplete
 from cc_pipeline.extensions.delivery.manifest import MANIFEST
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 from cc_pipeline_tests.motoserver import moto_server
@@ -117,13 +119,12 @@ def test_a_place_without_a_delivery_is_refused(cli: Cli, tmp_path: Path) -> None
 def test_what_is_there_is_delivered_before_trouble_of_the_source_is_told(
     cli: Cli, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fetch(*_: object) -> Iterator[None]:
-        yield
-        raise RunFailed("extract_targets", "0", NEW, "the source gave 3 of 30 captures", "Incomplete")
+    def fetch(*_: object) -> None:
+        raise PartitionsFailed({"a": Incomplete("the source gave 3 of 30 captures", "Try again")}, 1)
 
     words = ("delivery", "copy", "example.com", "-c", NEW, "--home", world.home, "--allow-missing", "--to")
     assert cli(*words, tmp_path / "before").status == 0
-    monkeypatch.setattr(Launcher, "fetch", fetch)
+    monkeypatch.setattr(StageRunner, "fetch", fetch)
     said = cli(*words, tmp_path / "mine")
     assert said.status == 3
     assert "the source gave 3 of 30 captures" in said.err

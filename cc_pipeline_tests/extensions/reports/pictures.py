@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cc_pipeline.extensions.reports.page import write_report
 from cc_pipeline.settings import load_settings
-from cc_pipeline_tests.defs.test_browser import browsing
+from cc_pipeline_tests.browser import browsing
 
 _SIZE = {"width": 1100, "height": 860}
 

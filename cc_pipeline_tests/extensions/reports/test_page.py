@@ -14,7 +14,6 @@ import pytest
 from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.defs.home_namespace import OWN_HOME
-from cc_pipeline.defs.partitions import range_tags
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extensions.reports import page as writing
 from cc_pipeline.extensions.reports.changes import describe_changes
@@ -22,11 +21,11 @@ from cc_pipeline.extensions.reports.findings import MAX_ROWS, Findings, find_tar
 from cc_pipeline.extensions.reports.page import month_of, render_page, write_report
 from cc_pipeline.lake.published_file import open_bounded
 from cc_pipeline.settings import Settings
-from cc_pipeline_tests.defs.graph import asset
-from cc_pipeline_tests.defs.test_browser import browsing, needs_browser
+from cc_pipeline_tests.browser import browsing, needs_browser
+from cc_pipeline_tests.defs.graph import failure_of, materialize
 from cc_pipeline_tests.publish import oracle
 from cc_pipeline_tests.publish.conftest import OTHER, SITE, THIRD
-from cc_pipeline_tests.world import ARC, NEW, OLD, workspace_of
+from cc_pipeline_tests.world import ARC, NEW, OLD
 
 pytestmark = pytest.mark.xdist_group("questions")
 #: What a page is made of.
@@ -290,10 +289,7 @@ def test_the_asset_writes_a_page_for_each_target(asked_home: Settings) -> None:
     page.unlink(missing_ok=True)
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions("target", ["set-both"])
-        workspace = workspace_of(asked_home.source, asked_home.home)
-        done = dg.materialize(
-            [asset("report")], instance=instance, partition_key="set-both", resources={"workspace": workspace}
-        )
+        done = materialize(instance, asked_home, "set-both", assets=["report"])
     assert done.success
     assert page.is_file()
 
@@ -304,14 +300,8 @@ def test_in_a_run_over_several_targets_one_that_nobody_looked_for_fails_alone(as
     page.unlink(missing_ok=True)
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions("target", keys)
-        workspace = workspace_of(asked_home.source, asked_home.home)
-        done = dg.materialize(
-            [asset("report")],
-            instance=instance,
-            tags=range_tags(*keys),
-            resources={"workspace": workspace},
-            raise_on_error=False,
-        )
+        done = materialize(instance, asked_home, *keys, assets=["report"])
+        assert "1 of 2 partitions failed" in failure_of(done)
         shown = instance.get_status_by_partition(dg.AssetKey("report"), keys, OWN_HOME.target) or {}
         assert [status and status.value for status in shown.values()] == ["FAILED", "MATERIALIZED"]
     assert not done.success

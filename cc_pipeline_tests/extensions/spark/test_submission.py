@@ -21,8 +21,10 @@ import pytest
 
 from cc_pipeline import locks
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs.launcher import Launcher, RunFailed
 from cc_pipeline.defs.partitions import ENGINE_TAG
+from cc_pipeline.defs.recording import PartitionsFailed
+from cc_pipeline.defs.stage_runner import StageRunner
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extensions.spark import submission
 from cc_pipeline.extensions.spark.messages import FOLDER, s3_client
 from cc_pipeline.extensions.spark.submission import JOB_TAG, LOG_TAG, SparkSubmit
@@ -88,10 +90,10 @@ def said_in(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
 
 def test_partitions_are_recorded_with_their_figures_and_nothing_stays(workspace: Workspace, tmp_path: Path) -> None:
     targets = [parse_target(text) for text in TWO]
-    with Launcher(workspace) as launcher:
-        assert len(list(launcher.extract([NEW], targets))) == 1
+    with StageRunner(workspace) as runner:
+        runner.extract([NEW], targets)
         for table in TABLES:
-            found = recorded(launcher.instance, table)
+            found = recorded(runner.instance, table)
             assert sorted(found) == [f"{NEW}|{text}" for text in TWO]
             for one in found.values():
                 assert "dagster/partition_row_count" in one.metadata
@@ -99,16 +101,16 @@ def test_partitions_are_recorded_with_their_figures_and_nothing_stays(workspace:
                 assert one.tags is not None
                 assert one.tags["dagster/data_version"]
         assert all(
-            one.metadata["dagster/partition_row_count"].value for one in recorded(launcher.instance, "records").values()
+            one.metadata["dagster/partition_row_count"].value for one in recorded(runner.instance, "records").values()
         )
-        [run] = launcher.instance.get_runs(dg.RunsFilter(job_name="extract_targets"))
+        [run] = runner.instance.get_runs(dg.RunsFilter(job_name="extract_targets"))
         assert (run.tags[ENGINE_TAG], run.tags[JOB_TAG]) == ("spark", "local[2]")
         # the folder goes with the run
         log = Path(run.tags[LOG_TAG])
-        assert log.parent == Path(launcher.instance.root_directory) / "storage" / run.run_id
+        assert log.parent == Path(runner.instance.root_directory) / "storage" / run.run_id
         assert log.read_text().startswith("first line of the log\n")
-        assert "experimental" in said_in(launcher.instance, run)
-        assert "stand-in-1" in said_in(launcher.instance, run)
+        assert "experimental" in said_in(runner.instance, run)
+        assert "stand-in-1" in said_in(runner.instance, run)
         arguments = (tmp_path / "arguments").read_text()
         assert "spark.speculation=false" in arguments
         assert "spark.cores.max=2" in arguments
@@ -119,25 +121,24 @@ def test_partitions_are_recorded_with_their_figures_and_nothing_stays(workspace:
         assert note.choices["extractor"] == "fast"
         # and the local engine finds nothing to do
         near = closed_later(Workspace(replace(workspace.settings, engine="local")))
-        with Launcher(near) as again:
+        with StageRunner(near) as again:
             assert list(again.extract([NEW], targets)) == []
 
 
-@pytest.mark.parametrize(("how", "error"), [("raises", "PlaceFault"), ("dies", "EnvironmentFault")])
+@pytest.mark.parametrize("how", ["raises", "dies"])
 def test_what_was_made_before_a_bad_end_is_recorded(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, how: str, error: str
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setenv("STAND_IN", how)
     targets = [parse_target(text) for text in TWO]
-    with Launcher(workspace) as launcher:
-        with pytest.raises(RunFailed) as failed:
-            list(launcher.extract([NEW], targets))
-        assert failed.value.error_class == error
-        [run] = launcher.instance.get_runs(dg.RunsFilter(job_name="extract_targets"))
+    with StageRunner(workspace) as runner:
+        with pytest.raises((PartitionsFailed, EnvironmentFault)):
+            runner.extract([NEW], targets)
+        [run] = runner.instance.get_runs(dg.RunsFilter(job_name="extract_targets"))
         assert Path(run.tags[LOG_TAG]).exists()
-        assert sorted(recorded(launcher.instance, "page_metadata")) == [f"{NEW}|{TWO[0]}"]
+        assert sorted(recorded(runner.instance, "page_metadata")) == [f"{NEW}|{TWO[0]}"]
         # it was located, which stays
-        assert sorted(recorded(launcher.instance, "captures")) == [f"{NEW}|{text}" for text in TWO]
+        assert sorted(recorded(runner.instance, "captures")) == [f"{NEW}|{text}" for text in TWO]
     assert left_in_mailboxes(workspace) == []
 
 
@@ -150,8 +151,8 @@ def test_the_end_of_a_run_ends_its_job(workspace: Workspace, monkeypatch: pytest
             raise KeyboardInterrupt
 
     monkeypatch.setattr(submission.interruption, "check", interrupt)
-    with Launcher(workspace) as launcher, pytest.raises(BaseException) as ended:
-        list(launcher.extract([NEW], [parse_target(text) for text in TWO]))
+    with StageRunner(workspace) as runner, pytest.raises(BaseException) as ended:
+        runner.extract([NEW], [parse_target(text) for text in TWO])
     assert not isinstance(ended.value, AssertionError)
     driver = int(mark.read_text())
     deadline = time.monotonic() + 20
@@ -175,9 +176,9 @@ def test_jobs_of_one_home_come_one_after_the_other(
         other.close()
 
     monkeypatch.setattr(locks, "time", SimpleNamespace(sleep=another_ends, monotonic=time.monotonic))
-    with Launcher(workspace) as launcher:
-        list(launcher.extract([NEW], [parse_target(TWO[0])]))
-        assert sorted(recorded(launcher.instance, "page_metadata")) == [f"{NEW}|{TWO[0]}"]
+    with StageRunner(workspace) as runner:
+        runner.extract([NEW], [parse_target(TWO[0])])
+        assert sorted(recorded(runner.instance, "page_metadata")) == [f"{NEW}|{TWO[0]}"]
     assert other.closed
 
 
@@ -214,11 +215,15 @@ def test_a_run_of_the_ui_goes_to_the_cluster_by_its_tag(
         monkeypatch.setenv(f"CC_PIPELINE_{name}", text)
     monkeypatch.setenv("CC_PIPELINE_HOME", str(workspace.settings.home))
     workspace.register_targets([parse_target(TWO[0])])
-    job = definitions().resolve_job_def("extract_domain")
+    job = definitions().resolve_implicit_global_asset_job_def()
     instance.add_dynamic_partitions("crawl", [NEW])
     instance.add_dynamic_partitions("target", [TWO[0]])
     result = job.execute_in_process(
-        instance=instance, partition_key=f"{NEW}|{TWO[0]}", tags={ENGINE_TAG: "spark"}, raise_on_error=False
+        instance=instance,
+        partition_key=f"{NEW}|{TWO[0]}",
+        tags={ENGINE_TAG: "spark"},
+        asset_selection=[*map(dg.AssetKey, TABLES)],
+        raise_on_error=False,
     )
     assert result.success
     assert sorted(recorded(instance, "page_text")) == [f"{NEW}|{TWO[0]}"]

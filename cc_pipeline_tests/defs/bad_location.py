@@ -1,0 +1,36 @@
+"""The code location of the tests with real processes: that of cc_pipeline and an asset of somebody else behind it, in
+which those partitions fail that the file ``BAD_PARTITIONS`` names. Importing it changes ``extraction.run``."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import dagster as dg
+
+import cc_pipeline.extraction.run as stages
+from cc_pipeline import definitions
+from cc_pipeline.defs.home_namespace import OWN_HOME
+from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.lake.slice import StageReport
+from cc_pipeline.workspace.workspace import Workspace
+
+_locate = stages.locate_captures
+
+
+def _locate_or_fail(workspace: Workspace, crawl: str, slugs: Sequence[str], **given: object) -> StageReport:
+    bad = Path(os.environ["BAD_PARTITIONS"]).read_text("utf-8").split()
+    for slug in slugs:
+        if f"{crawl}|{slug}" in bad:
+            raise CcPipelineError(f"{slug} is bad in {crawl}, as the test wants it")
+    return _locate(workspace, crawl, slugs, **given)  # type: ignore[arg-type]
+
+
+stages.locate_captures = _locate_or_fail
+
+
+@dg.asset(deps=["page_text"], partitions_def=OWN_HOME.pairs)
+def words(context: dg.AssetExecutionContext) -> None:
+    """An asset behind the tables, with a run for each partition."""
+
+
+defs = dg.Definitions.merge(definitions.defs(), dg.Definitions(assets=[words]))
