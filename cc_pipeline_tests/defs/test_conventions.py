@@ -64,7 +64,7 @@ def test_checks_over_partitions_are_partitioned(definitions: dg.Definitions) -> 
     assert len(by_name) > 15
     assert by_name["ledger_balances"].partitions_def == OWN_HOME.pairs and by_name["ledger_balances"].blocking
     assert by_name["coverage"].partitions_def == OWN_HOME.crawl
-    assert by_name["files_are_there"].partitions_def is None
+    assert by_name["rows_as_in_the_lake"].partitions_def is None
 
 
 def test_tables_show_their_columns(definitions: dg.Definitions) -> None:
