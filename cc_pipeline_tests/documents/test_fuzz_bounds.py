@@ -101,13 +101,13 @@ def _seeds() -> Iterator[int]:
 
 def test_no_tree_is_deeper_or_wider_than_was_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = Limits(depth=12, attributes=4, elements=5_000)
-    measured: list[Measured] = []
     for number in _seeds():
         markup = generate_markup(random.Random(number))
         # every second page is fed in pieces, whatever its size
         monkeypatch.setattr(bounds, "_FEW_TAGS", 4_096 * (number % 2))
-        parse_html(markup, "http://a/", limits, read_tree=lambda tree, *_: measured.append(_measure(tree)))
-        seen = measured.pop()
+        document = parse_html(markup, "http://a/", limits)
+        assert document.tree is not None
+        seen = _measure(document.tree)
         assert seen.depth <= 2 * limits.depth, (number, markup, seen)
         assert seen.depth_with_templates <= 6 * limits.depth + 4, (number, markup, seen)
         assert seen.widest <= limits.attributes, (number, markup, seen)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from cc_pipeline.documents.about.statements import Statements, plain
 from cc_pipeline.documents.html.marks import Mark, WalkedPage
-from cc_pipeline.documents.html.tags import HINT, IS_INERT
+from cc_pipeline.documents.html.tags import BESIDE, HINT, IS_INERT
 from cc_pipeline.documents.html.whitespace import collapsed
 
 #: Plain keys of ``meta`` tags (statements.py), the most certain first.
@@ -66,9 +66,8 @@ _NO_NAMES = frozenset(_NO_NAME.split())
 _BYLINE = HINT["byline"]
 _MAX_BYLINES = 40
 _BYLINE_CHARS = 300
-#: Names of elements about other authors than the page's own; the second unless the element is named for an author.
-_FOREIGN = HINT["comment"] | HINT["related"] | HINT["teaser"] | HINT["nav"]
-_SIDE = HINT["sidebar"] | HINT["footer"]
+#: Names of elements about other authors than the page's own.
+_FOREIGN = HINT["comment"] | HINT["related"] | HINT["teaser"] | HINT["nav"] | BESIDE
 _UNNAMED_TAGS = frozenset(
     {"body", "html", "img", "form", "input", "textarea", "button", "svg", "ul", "ol", "table", "link", "meta"}
 )
@@ -171,8 +170,7 @@ def _join(page: WalkedPage, links: list[tuple[int, Mark, str]]) -> list[tuple[in
 
 def _is_own(mark: Mark) -> bool:
     """Whether an element may name the page's own author."""
-    is_side = mark.around & _SIDE and not mark.hints & _BYLINE
-    return not (mark.state & IS_INERT or mark.tag in _UNNAMED_TAGS or mark.around & _FOREIGN or is_side)
+    return not (mark.state & IS_INERT or mark.tag in _UNNAMED_TAGS or mark.around & _FOREIGN)
 
 
 def byline_names(text: str) -> str | None:

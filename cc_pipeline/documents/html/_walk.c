@@ -12,7 +12,7 @@ enum { TAGS = 256, MOST_WORDS = 256, LONGEST_WORD = 24, VALUE = 512, NAMES = 512
 enum { BLOCK = 1, SKIPPED = 2, LEAF = 4, KIND = 8, LINK = 16, STRONG = 32, PRE = 64, BREAK = 128, IMAGE = 256, TEMPLATE = 512,
        SCRIPT = 1024, DIALOG = 2048, ROOT = 4096, MAIN = 8192, UNSEEN = 1 << 14, FOREIGN = 1 << 15, INTEGRATION = 1 << 16,
        NOSCRIPT = 1 << 17, LINKED = 1 << 18, META = 1 << 19, FACT = 1 << 20, RAW = 1 << 21, HOST = 1 << 22, BODY = 1 << 23,
-       INPUT = 1 << 24 };
+       INPUT = 1 << 24, DRAWING = 1 << 25 };
 /* The state of an element, which those inside inherit; the first three are a mark's, and of a link whether its
    attributes are a fact's too. A part aside is shown, and no content; within a drawing all is, HTML in it too. */
 enum { IS_UNSEEN = 1, IS_FOREIGN = 2, IS_INERT = 4, IS_SHARED = 8, IS_ASIDE = 16, IS_DRAWN = 32 };
@@ -33,7 +33,7 @@ typedef struct {
 } Word;
 
 static uint8_t number_of[TAGS];
-static uint32_t roles_of[TAGS], inside_of[TAGS], foreign_roles, byline, edits;
+static uint32_t roles_of[TAGS], inside_of[TAGS], foreign_roles, byline, edits, beside;
 static Word words[MOST_WORDS], aria_roles[MOST_WORDS], tag_names[MOST_WORDS];
 static int word_count, aria_count, name_count, words_from[27], ready;
 static uint8_t ascii[128], space[256], maybe_space[256], in_host[256], in_url[256];
@@ -441,7 +441,7 @@ static void read_attributes(Node node, Attributes *found) {
         case 7: found->references |= text_is(name, size, "itemref"); break;
         case 8:
             if (text_is(name, size, "itemprop")) {
-                found->hints |= hints_of(value, length);
+                found->hints |= hints_of(value, length) & ~byline;
                 found->item = 1;
             }
             break;
@@ -546,11 +546,13 @@ static int has_reference(PyObject *attributes, PyObject *keys) {
     return 0;
 }
 
+/* The hints of an element and of the next ones around it. One that is named for an author may be beside the text. */
 static uint32_t hints_around(const Walk *walk, uint32_t hints) {
+    if (hints & byline) hints &= ~beside;
     for (size_t up = 1; up < AROUND && up <= walk->frames.used; up++) {
         const Frame *frame = row(&walk->frames, walk->frames.used - up);
         if (frame->roles & ROOT) break;
-        hints |= frame->hints;
+        hints |= frame->hints & byline ? frame->hints & ~beside : frame->hints;
     }
     return hints;
 }
@@ -657,6 +659,7 @@ static int enter(Walk *walk, Node node) {
     const uint8_t number = tag_number(node);
     uint32_t roles = roles_of[number];
     if (outer.state & IS_FOREIGN) roles &= foreign_roles;
+    else if (roles & DRAWING) roles = 0;
     if ((int)walk->frames.used > walk->deepest) walk->deepest = (int)walk->frames.used;
     Element *around = outer.element >= 0 && !(outer.state & (IS_UNSEEN | IS_ASIDE)) && !walk->cut ? row(&walk->elements, (size_t)outer.element) : NULL;
     if (around && roles & BREAK && line_break(walk, around)) return -1;
@@ -1022,15 +1025,16 @@ static int read_words(PyObject *list, Word *into) {
     return (int)count;
 }
 
-/* set_up(known nodes, numbers by Lexbor's, roles, insides, roles of foreign elements, hints of bylines and of links to edit, names of tags, words, roles of
+/* set_up(known nodes, numbers by Lexbor's, roles, insides, roles of foreign elements, hints of bylines, of links to edit and of what is beside
+   the text, names of tags, words, roles of
    ARIA, tags, keys of links, those of SVG's, srcsets, Mark, Link) */
 static PyObject *set_up(PyObject *self, PyObject *arguments) {
     (void)self;
     Py_buffer numbers, of_roles, insides;
     PyObject *known, *name_list, *word_list, *role_list, *given[4], *mark, *link;
     ready = 0;
-    if (!PyArg_ParseTuple(arguments, "O!y*y*y*IIIO!O!O!O!O!O!O!O!O!", &PyTuple_Type, &known, &numbers, &of_roles, &insides, &foreign_roles,
-                          &byline, &edits, &PyList_Type, &name_list, &PyList_Type, &word_list, &PyList_Type, &role_list, &PyTuple_Type, &given[0],
+    if (!PyArg_ParseTuple(arguments, "O!y*y*y*IIIIO!O!O!O!O!O!O!O!O!", &PyTuple_Type, &known, &numbers, &of_roles, &insides, &foreign_roles,
+                          &byline, &edits, &beside, &PyList_Type, &name_list, &PyList_Type, &word_list, &PyList_Type, &role_list, &PyTuple_Type, &given[0],
                           &PyDict_Type, &given[1], &PyDict_Type, &given[2], &PyTuple_Type, &given[3], &PyType_Type, &mark,
                           &PyType_Type, &link)) return NULL;
     const int fit = numbers.len == sizeof(number_of) && of_roles.len <= (Py_ssize_t)sizeof(roles_of) && insides.len <= (Py_ssize_t)sizeof(inside_of);

@@ -23,7 +23,7 @@ BLOCK, SKIPPED, LEAF, KIND, LINK, STRONG, PRE, BREAK = 1, 2, 4, 8, 16, 32, 64, 1
 IMAGE, TEMPLATE, SCRIPT, DIALOG, ROOT, MAIN = 256, 512, 1024, 2048, 4096, 8192
 UNSEEN, FOREIGN, INTEGRATION, NOSCRIPT = 1 << 14, 1 << 15, 1 << 16, 1 << 17
 LINKED, META, FACT, RAW = 1 << 18, 1 << 19, 1 << 20, 1 << 21
-HOST, BODY, INPUT = 1 << 22, 1 << 23, 1 << 24
+HOST, BODY, INPUT, DRAWING = 1 << 22, 1 << 23, 1 << 24, 1 << 25
 _TAGS_BY_ROLE: dict[int, str] = {
     BLOCK: """html body main article section nav aside header footer div p h1 h2 h3 h4 h5 h6 ul ol li dl dt dd table
         caption thead tbody tfoot tr td th pre blockquote figure figcaption address hgroup details summary dialog form
@@ -60,6 +60,8 @@ _TAGS_BY_ROLE: dict[int, str] = {
     HOST: "article aside blockquote body div footer h1 h2 h3 h4 h5 h6 header main nav p section span",
     BODY: "body",
     INPUT: "input",
+    # of SVG and MathML alone
+    DRAWING: "use image foreignobject desc metadata mi mo mn ms mtext annotation annotation-xml",
 }
 ROLES = array("I", (sum(role for role, tags in _TAGS_BY_ROLE.items() if tag in tags.split()) for tag in TAGS))
 #: The roles that an element of SVG or MathML can have.
@@ -139,6 +141,8 @@ WORDS: dict[str, str] = {
 }
 #: Bits of ``Elements.hints`` and ``above``.
 HINT: dict[str, int] = {name: 1 << bit for bit, name in enumerate(WORDS)}
+#: The hints of what stands beside a text.
+BESIDE = HINT["sidebar"] | HINT["footer"]
 _ROLES = {
     "navigation": "nav", "menu": "nav", "menubar": "nav", "banner": "header", "contentinfo": "footer", "main": "main",
     "complementary": "sidebar", "article": "article", "search": "search", "dialog": "modal", "alertdialog": "modal",

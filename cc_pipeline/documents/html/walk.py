@@ -20,6 +20,7 @@ from cc_pipeline import compiled
 from cc_pipeline.documents.html.lexbor import NUMBERS, Page
 from cc_pipeline.documents.html.marks import Mark, WalkedPage, WalkLimits, WalkOptions
 from cc_pipeline.documents.html.tags import (
+    BESIDE,
     FOREIGN_ROLES,
     HINT,
     HINT_WORDS,
@@ -66,7 +67,18 @@ def _check() -> bool:
             numbers[tag_id] = number
         else:
             names.append((tag.encode(), number, True))
-    tables = (bytes(numbers), ROLES, INSIDES, FOREIGN_ROLES, HINT["byline"], HINT["edit"], names, HINT_WORDS, ROLE_WORDS)
+    tables = (
+        bytes(numbers),
+        ROLES,
+        INSIDES,
+        FOREIGN_ROLES,
+        HINT["byline"],
+        HINT["edit"],
+        BESIDE,
+        names,
+        HINT_WORDS,
+        ROLE_WORDS,
+    )
     try:
         _set_up(page.reference_nodes, *tables, TAGS, LINK_KEYS, SVG_LINK_KEYS, SRCSETS, Mark, Link)
     except ImportError:

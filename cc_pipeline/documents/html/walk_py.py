@@ -11,10 +11,12 @@ from selectolax.lexbor import LexborNode
 from cc_pipeline.documents.html.marks import Mark, RawLink, WalkedPage, WalkLimits, WalkOptions
 from cc_pipeline.documents.html.tables import AFTER_BREAKS, BEFORE_BREAKS, CLOSED, VERBATIM, Blocks, Elements, RawTables
 from cc_pipeline.documents.html.tags import (
+    BESIDE,
     BLOCK,
     BODY,
     BREAK,
     DIALOG,
+    DRAWING,
     FACT,
     FOREIGN,
     FOREIGN_ROLES,
@@ -260,11 +262,21 @@ _BEFORE_CAPITAL = re.compile(rb"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def _hints(attributes: dict[str, bytes]) -> int:
-    hints = 0
-    for name in ("class", "id", "itemprop"):
-        for word in _WORD.findall(_BEFORE_CAPITAL.sub(b" ", attributes.get(name, b""))):
-            hints |= _hint_of(word[:_LONGEST_WORD].lower(), HINT_WORDS)
+    hints = _hints_of(attributes.get("class", b"")) | _hints_of(attributes.get("id", b""))
+    hints |= _hints_of(attributes.get("itemprop", b"")) & ~HINT["byline"]
     return hints | _hint_of(attributes.get("role", b""), ROLE_WORDS)
+
+
+def _hints_of(value: bytes) -> int:
+    hints = 0
+    for word in _WORD.findall(_BEFORE_CAPITAL.sub(b" ", value)):
+        hints |= _hint_of(word[:_LONGEST_WORD].lower(), HINT_WORDS)
+    return hints
+
+
+def _without_beside(hints: int) -> int:
+    """Removes the hint of what is beside the text if an element is named for an author."""
+    return hints & ~BESIDE if hints & HINT["byline"] else hints
 
 
 def _hint_of(word: bytes, hint_words: list[tuple[bytes, int, bool]]) -> int:
@@ -392,6 +404,8 @@ class _Walk:
         tables = self.tables
         number = NUMBER.get((node.tag or "").lower(), 0)
         roles = ROLES[number] & (FOREIGN_ROLES if outer.state & IS_FOREIGN else -1)
+        if roles & DRAWING and not outer.state & IS_FOREIGN:
+            roles = 0
         around = tables.elements[outer.element] if self.is_content(outer) else None
         if around and roles & BREAK:
             tables.line_break(around)
@@ -468,11 +482,11 @@ class _Walk:
         if is_fact:
             fact = len(self.facts)
             raw = (node.text(deep=True) or "") if roles & RAW else ""
-            around = found.hints
+            around = _without_beside(found.hints)
             for frame in self.frames[:-_AROUND:-1]:
                 if frame.roles & ROOT:
                     break
-                around |= frame.hints
+                around |= _without_beside(frame.hints)
             self.facts.append(Mark(TAGS[number], attributes, start, start, outer.fact, state, found.hints, around, raw))
         return _Places(link, fact)
 
