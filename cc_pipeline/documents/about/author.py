@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from cc_pipeline.documents.about.statements import Statements, plain
 from cc_pipeline.documents.html.marks import Mark, WalkedPage
-from cc_pipeline.documents.html.tags import BESIDE, HINT, IS_INERT
+from cc_pipeline.documents.html.tags import BESIDE, BYLINE, IS_INERT, OTHERS
 from cc_pipeline.documents.html.whitespace import collapsed
 
 #: Plain keys of ``meta`` tags (statements.py), the most certain first.
@@ -63,11 +63,8 @@ about us home news blog follow subscribe login menu search contact advertisement
 """
 _NO_NAMES = frozenset(_NO_NAME.split())
 
-_BYLINE = HINT["byline"]
 _MAX_BYLINES = 40
 _BYLINE_CHARS = 300
-#: Names of elements about other authors than the page's own.
-_FOREIGN = HINT["comment"] | HINT["related"] | HINT["teaser"] | HINT["nav"] | BESIDE
 _UNNAMED_TAGS = frozenset(
     {"body", "html", "img", "form", "input", "textarea", "button", "svg", "ul", "ol", "table", "link", "meta"}
 )
@@ -139,7 +136,7 @@ def _byline(page: WalkedPage) -> AuthorNames | None:
             level_one += 1
             continue
         is_link = "author" in mark.attributes.get("rel", "").lower().split()
-        if not (is_link or mark.tag == "address" or mark.hints & _BYLINE) or not _is_own(mark):
+        if not (is_link or mark.tag == "address" or mark.hints & BYLINE) or not _is_own(mark):
             continue
         text = page.spaced_text_of(mark, _BYLINE_CHARS)
         if text and is_link:
@@ -170,7 +167,7 @@ def _join(page: WalkedPage, links: list[tuple[int, Mark, str]]) -> list[tuple[in
 
 def _is_own(mark: Mark) -> bool:
     """Whether an element may name the page's own author."""
-    return not (mark.state & IS_INERT or mark.tag in _UNNAMED_TAGS or mark.around & _FOREIGN)
+    return not (mark.state & IS_INERT or mark.tag in _UNNAMED_TAGS or mark.around & (OTHERS | BESIDE))
 
 
 def byline_names(text: str) -> str | None:

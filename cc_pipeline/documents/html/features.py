@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cc_pipeline import compiled
 from cc_pipeline.documents.html.tables import CLOSED, Tables
-from cc_pipeline.documents.html.tags import HINT, INSIDE_BIT, NUMBER
+from cc_pipeline.documents.html.tags import BESIDE, BYLINE, HINT, INSIDE_BIT, NUMBER, OTHERS
 
 FeatureTable = NDArray[np.float32]
 _Ints = NDArray[np.int64]
@@ -44,9 +44,7 @@ def mark_tags(names: str) -> NDArray[np.bool_]:
 _HEADINGS, _UNITS = mark_tags("h1 h2 h3 h4 h5 h6"), mark_tags("ul ol dl table menu")
 _CONTENT_TAGS, _FURNITURE_TAGS = mark_tags("main article"), mark_tags("nav aside footer")
 _KINDS = np.array([NUMBER[tag] for tag in "p h1 h2 h3 h4 li td th pre blockquote dt dd figcaption".split()])
-_ANCESTOR_HINTS = np.array(
-    [bit for name, bit in HINT.items() if name not in ("math", "quote", "code", "skip", "byline")]
-)
+_ANCESTOR_HINTS = np.array([bit for bit in HINT.values() if bit not in (BYLINE, OTHERS, BESIDE)])
 _INSIDE = np.array([bit for name, bit in INSIDE_BIT.items() if name not in ("math", "link", "code")])
 _OWN_HINTS = np.array([FURNITURE | _hints("nav footer header teaser tool meta user"), _GOOD])
 _ANCESTORS = 4

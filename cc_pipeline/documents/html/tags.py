@@ -129,20 +129,18 @@ WORDS: dict[str, str] = {
     "unseen": "hidden =sr =visually screenreader =offscreen",
     "edit": "editsection =edit",
     "tool": "toolbar =tools =button =buttons =btn =print =actions",
-    "code": "=code highlight prettyprint codehilite sourcecode syntax",
-    "quote": "quote pullquote blockquote",
-    "math": "=math mathjax katex mwe",
     "notice": "=notice warning disclaimer =alert =ambox =hatnote",
     "contents": "=toc tableofcontents =contents",
     "infobox": "infobox factbox =navbox =metadata",
     "user": "=user avatar profile username =bio signature",
-    "skip": "skip =noprint =jump",
-    "byline": "author byline autor auteur writer contributor",
+    "byline": "author byline autor auteur writer =contributor",
+    "others": "comment reply replies related recommend popular trending teaser =nav",
+    "beside": "sidebar widget footer",
 }
 #: Bits of ``Elements.hints`` and ``above``.
 HINT: dict[str, int] = {name: 1 << bit for bit, name in enumerate(WORDS)}
-#: The hints of what stands beside a text.
-BESIDE = HINT["sidebar"] | HINT["footer"]
+#: Hints about authors: an element that names one, one about others than the page's own, one beside the text.
+BYLINE, OTHERS, BESIDE = HINT["byline"], HINT["others"], HINT["beside"]
 _ROLES = {
     "navigation": "nav", "menu": "nav", "menubar": "nav", "banner": "header", "contentinfo": "footer", "main": "main",
     "complementary": "sidebar", "article": "article", "search": "search", "dialog": "modal", "alertdialog": "modal",

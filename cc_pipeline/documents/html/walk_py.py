@@ -15,12 +15,12 @@ from cc_pipeline.documents.html.tags import (
     BLOCK,
     BODY,
     BREAK,
+    BYLINE,
     DIALOG,
     DRAWING,
     FACT,
     FOREIGN,
     FOREIGN_ROLES,
-    HINT,
     HINT_WORDS,
     HOST,
     IMAGE,
@@ -263,7 +263,7 @@ _BEFORE_CAPITAL = re.compile(rb"(?<=[a-z0-9])(?=[A-Z])")
 
 def _hints(attributes: dict[str, bytes]) -> int:
     hints = _hints_of(attributes.get("class", b"")) | _hints_of(attributes.get("id", b""))
-    hints |= _hints_of(attributes.get("itemprop", b"")) & ~HINT["byline"]
+    hints |= _hints_of(attributes.get("itemprop", b"")) & ~BYLINE
     return hints | _hint_of(attributes.get("role", b""), ROLE_WORDS)
 
 
@@ -276,7 +276,7 @@ def _hints_of(value: bytes) -> int:
 
 def _without_beside(hints: int) -> int:
     """Removes the hint of what is beside the text if an element is named for an author."""
-    return hints & ~BESIDE if hints & HINT["byline"] else hints
+    return hints & ~BESIDE if hints & BYLINE else hints
 
 
 def _hint_of(word: bytes, hint_words: list[tuple[bytes, int, bool]]) -> int:
@@ -463,7 +463,7 @@ class _Walk:
 
     def mark(self, node: LexborNode, number: int, roles: int, found: _Attributes, outer: _Frame, state: int) -> _Places:
         is_fact = not state & IS_INERT and (
-            roles & FACT or found.fact or found.hints & HINT["byline"] or (roles & SCRIPT and found.data)
+            roles & FACT or found.fact or found.hints & BYLINE or (roles & SCRIPT and found.data)
             or (self.options.with_ids and found.id)
         )  # fmt: skip
         is_link = roles & LINKED and (not roles & INPUT or found.image)
