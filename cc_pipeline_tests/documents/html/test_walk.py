@@ -153,7 +153,7 @@ def test_columns() -> None:
     assert list(zip(elements.first, elements.last, strict=True))[:7] == [
         (0, 2), (0, 1), (0, 1), (1, 2), (1, 2), (1, 2), (1, 2)
     ]  # fmt: skip
-    assert elements.hints[0] == HINT["sidebar"]
+    assert elements.hints[0] == HINT["sidebar"] | HINT["beside"]
     assert elements.above[2] == HINT["nav"]
     assert elements.above[7] == HINT["content"]
     assert elements.inside[2] == INSIDE_BIT["nav"] | INSIDE_BIT["link"]
