@@ -36,13 +36,13 @@ from benchmarks.documents_structure import bench_structure
 from benchmarks.report import Report, sized, spread
 from cc_pipeline.documents import parse
 from cc_pipeline.documents.about import page as about
-from cc_pipeline.documents.about.marks import Marks
+from cc_pipeline.documents.about.statements import Facts
 from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.charset import decode
 from cc_pipeline.documents.document2012.simhash import text_simhash
 from cc_pipeline.documents.feeds.rows import parse_feed
 from cc_pipeline.documents.html import content, tree
-from cc_pipeline.documents.html.content import Extractor, extracted, main_content
+from cc_pipeline.documents.html.content import Extractor, extract, main_content
 from cc_pipeline.documents.page import Limits, PageInput, ParsedPage, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
@@ -174,9 +174,14 @@ def bench_signals(report: Report, repeats: int) -> None:
         report.figure(f"{name}_price", 1000 / rate.rate, unit="ms", note=f"a text of {size:.0f} characters, {name}")
     pages = [page for _, page, _ in _gold()]
     plain, marked = in_turns(
-        partial(extracted, extractor="fast"), partial(extracted, extractor="fast", markdown=True), pages, repeats
+        partial(_extract, with_markdown=False), partial(_extract, with_markdown=True), pages, repeats
     )
     report.figure("markdown_price", 1000 / marked.rate - 1000 / plain.rate, unit="ms", note="from the tree")
+
+
+def _extract(markup: str, *, with_markdown: bool) -> object:
+    document = tree.parse_html(markup, "", Limits(), links=False, with_tables=True)
+    return extract(document, markup, "fast", with_markdown=with_markdown)
 
 
 def bench_charset(report: Report, repeats: int) -> None:
@@ -267,20 +272,18 @@ _PARTS: tuple[tuple[str, object, str], ...] = (
     ("md5", hashlib, "md5"),
     ("charset", parse, "decode"),
     ("bounds", tree, "bounded"),
-    ("lexbor", tree, "LexborHTMLParser"),
-    ("scan", tree, "collected"),
-    ("scan", tree, "body_text"),
-    ("links", tree, "_finish_links"),
+    ("lexbor", tree, "build_tree"),
+    ("walk", tree, "walk"),
+    ("links", tree, "page_links"),
     ("json_ld", about, "json_ld"),
-    ("marks", Marks, "collect"),
-    ("marks", Marks, "structured"),
+    ("facts", about, "Facts"),
+    ("facts", Facts, "structured"),
     ("dates", about, "published"),
     ("dates", about, "modified"),
     ("json_ld", about, "Nodes"),
     ("author", about, "author"),
     ("robots_relations", about, "robots"),
     ("robots_relations", about, "relations"),
-    ("walk", content, "walk"),
     ("trees", content, "likelihoods"),
     ("kept", content, "content_of"),
     ("language", parse, "detect_languages"),

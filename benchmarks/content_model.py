@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from selectolax.lexbor import LexborHTMLParser
 
 from benchmarks.documents_structure import Answer, add_figures, pages
 from benchmarks.report import Report, sized
@@ -32,8 +31,8 @@ from cc_pipeline.documents.html.content import Extractor, opinions
 from cc_pipeline.documents.html.content_selection import content_of
 from cc_pipeline.documents.html.features import FeatureTable, features
 from cc_pipeline.documents.html.model import NODE, Trees, likelihoods, scored, second_features
-from cc_pipeline.documents.html.tables import Walk
-from cc_pipeline.documents.html.walk import walk
+from cc_pipeline.documents.html.tables import Tables
+from cc_pipeline.documents.html.tree import parse_html
 from cc_pipeline.documents.page import Limits
 from cc_pipeline_tests.documents.gold import GoldPage
 from cc_pipeline_tests.documents.layouts import AROUND
@@ -55,7 +54,7 @@ class Example:
     """A labelled page as it is learned from."""
 
     page: GoldPage
-    walk: Walk
+    tables: Tables
     title: str
     rows: FeatureTable
     truth: Numbers
@@ -67,19 +66,15 @@ def examples(pages: Sequence[GoldPage]) -> list[Example]:
     found = []
     limits = Limits()
     for page in pages:
-        tree = LexborHTMLParser(page.markup)
-        if tree.body is None:
-            continue
-        seen = walk(tree.body, chars=limits.text_chars, elements=limits.elements)
-        title = tree.css_first("title")
-        name = title.text() if title else ""
-        if len(seen.blocks.chars):
+        document = parse_html(page.markup, "", limits, links=False, with_tables=True)
+        seen, name = document.tables, document.title or ""
+        if seen is not None and len(seen.blocks.chars):
             truth, weight = labels(seen, page)
             found.append(Example(page, seen, name, features(seen, name), truth, weight))
     return found
 
 
-def labels(seen: Walk, page: GoldPage) -> tuple[Numbers, Numbers]:
+def labels(seen: Tables, page: GoldPage) -> tuple[Numbers, Numbers]:
     """How much of each block is content, and what it weighs."""
     gold = _WORD.findall(page.text)
     runs, whole = {tuple(gold[at : at + _RUN]) for at in range(len(gold) - _RUN + 1)}, f" {' '.join(gold)} "
@@ -157,7 +152,7 @@ def both_stages(some: Sequence[Example], folds: int) -> tuple[Trees, Trees]:
         apart = set(held)
         trees = _first([each for at, each in enumerate(some) if at not in apart])
         likely |= {at: scored(some[at].rows, trees) for at in held}
-    rows = [second_features(each.walk, each.rows, likely[at]) for at, each in enumerate(some)]
+    rows = [second_features(each.tables, each.rows, likely[at]) for at, each in enumerate(some)]
     second = boosted(
         np.concatenate(rows),
         np.concatenate([each.truth for each in some]),
@@ -180,8 +175,8 @@ def answers(some: Sequence[Example], stages: Sequence[tuple[Trees, Trees]], extr
     """Each page with the main content that its stages find."""
     found = []
     for each, both in zip(some, stages, strict=True):
-        likely = likelihoods(each.walk, each.title, both)
-        found.append((each.page, content_of(each.walk, likely, opinions(each.page.markup, extractor)).text))
+        likely = likelihoods(each.tables, each.title, both)
+        found.append((each.page, content_of(each.tables, likely, opinions(each.page.markup, extractor)).text))
     return found
 
 

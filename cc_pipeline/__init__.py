@@ -24,14 +24,13 @@ SOFTWARE = f"cc_pipeline/{__version__.rpartition('.')[0]}"
 
 #: The interface version of compiled modules, ``MADE_FOR`` of ``_module.h``. Both are raised when the arguments or
 #: results of a compiled function change.
-MADE_FOR = 3
+MADE_FOR = 4
 
 #: The compiled modules. Without one, its twin in Python does the same work more slowly.
 COMPILED = (
     "documents.document2012._simhash",
     "documents.html._bounds",
     "documents.html._model",
-    "documents.html._scan",
     "documents.html._walk",
     "documents.signals._signals",
 )

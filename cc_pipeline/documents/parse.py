@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from selectolax.lexbor import LexborHTMLParser
-
-from cc_pipeline.documents.about.page import PageMetadata, header_columns, read_page_metadata, text_columns
+from cc_pipeline.documents.about.page import header_columns, read_page_metadata, text_columns
 from cc_pipeline.documents.body import is_mislabelled_binary, is_unread_text, uncoded
 from cc_pipeline.documents.charset import Decoded, decode, narrowed, without_mark
 from cc_pipeline.documents.document2012.json import exchange_row, is_robots_txt, page_keys
 from cc_pipeline.documents.document2012.simhash import text_simhash
 from cc_pipeline.documents.feeds.rows import feed_rows, parse_feed
 from cc_pipeline.documents.headers import Kind, choose_kind, content_type, header, is_xml, root_element
-from cc_pipeline.documents.html.content import MainContent, extracted
+from cc_pipeline.documents.html.content import extract
 from cc_pipeline.documents.html.description import meta_description, open_graph
 from cc_pipeline.documents.html.text import detect_languages, full_text
-from cc_pipeline.documents.html.tree import HtmlDocument, as_html, parse_html
-from cc_pipeline.documents.html.urls import Resolved, resolve_header
+from cc_pipeline.documents.html.tree import as_html, parse_html
+from cc_pipeline.documents.html.urls import resolve_header
 from cc_pipeline.documents.page import Link, PageInput, ParsedPage, ParseOptions
 from cc_pipeline.documents.signals.quality import fingerprint, quality
 from cc_pipeline.documents.text_documents import TextDocument, is_pdf, read_other, read_pdf
@@ -152,31 +149,13 @@ def _html(
     markup = decoded.text
     if is_xml(row["mime_type"]) and (html_text := as_html(markup)) is not None:
         markup, utf8 = html_text, None
-    about: PageMetadata
-    main: MainContent | None = None
-
-    def read_tree(tree: LexborHTMLParser, document: HtmlDocument, resolve: Callable[[str], Resolved]) -> None:
-        nonlocal about, main
-        about = read_page_metadata(page, limits, tree, document, resolve)
-        if options.main_content != "none" and document.work <= limits.extractor_work:
-            bounded_markup = markup if document.cut is None else document.cut.decode("utf-8", "replace")
-            main = extracted(
-                bounded_markup,
-                options.main_content,
-                resolve=resolve,
-                markdown=options.markdown,
-                tree=tree,
-                limits=limits,
-            )
-
-    document = parse_html(
-        markup,
-        page.url,
-        limits,
-        utf8=utf8,
-        charset=decoded.charset,
-        read_tree=read_tree,
-    )
+    wants_main = options.main_content != "none"
+    document = parse_html(markup, page.url, limits, utf8=utf8, charset=decoded.charset, with_tables=wants_main)
+    about = read_page_metadata(page, limits, document)
+    main = None
+    if options.main_content != "none" and document.work <= limits.extractor_work:
+        within_limits = markup if document.cut is None else document.cut.decode("utf-8", "replace")
+        main = extract(document, within_limits, options.main_content, with_markdown=options.markdown, limits=limits)
     row["parsed_as"] = "html"
     row["content"] = {"type": "html-doc", "title": document.title, "meta_tags": document.meta_tags or None}
     row.update(about.columns)
@@ -188,7 +167,7 @@ def _html(
         text["main_content"], text["main_content_extractor"] = main.text, main.extractor
         text["main_content_markdown"] = main.markdown
         text |= main_text_signals(main.text)
-    if options.main_content != "none" and (main is None or not main.is_complete):
+    if wants_main and (main is None or not main.is_complete):
         document.flags.add("main_content_left_out")
     text["text_type"] = "html"
     text["html_lang"] = document.html_attributes.get("lang") or document.html_attributes.get("xml:lang")

@@ -17,7 +17,7 @@ from cc_pipeline.columns import Column, schema_of
 from cc_pipeline.documents.signals.quality import Quality
 
 #: Increased with every change of a row's values: stages parse rows of an older version again, without fetching.
-PARSER_VERSION = "8"
+PARSER_VERSION = "9"
 #: The value of the column ``parser``.
 PARSER = "cc_pipeline.documents"
 

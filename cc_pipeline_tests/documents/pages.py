@@ -8,7 +8,9 @@ from typing import Any
 
 from cc_pipeline.documents.batch.worker import Input
 from cc_pipeline.documents.document2012.json import failed_page
-from cc_pipeline.documents.page import PageInput
+from cc_pipeline.documents.html.tables import Tables
+from cc_pipeline.documents.html.tree import HtmlDocument, parse_html
+from cc_pipeline.documents.page import Limits, PageInput
 
 WHEN = datetime(2024, 5, 18, 1, 2, 3, 456_000, tzinfo=UTC)
 WARC = "crawl-data/CC-MAIN-2024-22/segments/1715971057216.39/warc/CC-MAIN-20240517233122-20240518023122-00003.warc.gz"
@@ -43,3 +45,15 @@ def identity(item: PageInput, failure: str | None = None) -> Input:
         return item
     # without a status no header is read
     return failed_page(replace(item, http_status=None, fetch_status=None), "ParseFailed", failure)
+
+
+def read(markup: str, url: str = "https://example.org/docs/page.html") -> HtmlDocument:
+    """A page that was walked over, with its tables."""
+    return parse_html(markup, url, Limits(), with_tables=True)
+
+
+def tables_of(markup: str) -> Tables:
+    """The tables of a page."""
+    tables = read(markup).tables
+    assert tables is not None
+    return tables

@@ -6,14 +6,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from selectolax.lexbor import LexborHTMLParser
-
-from cc_pipeline.documents.about.budget import Reading
-from cc_pipeline.documents.about.marks import Statements, plain
-from cc_pipeline.documents.html.scan import Node, Rule, Selection, selected
+from cc_pipeline.documents.about.statements import Statements, plain
+from cc_pipeline.documents.html.marks import Mark, WalkedPage
+from cc_pipeline.documents.html.tags import BESIDE, BYLINE, IS_INERT, OTHERS
 from cc_pipeline.documents.html.whitespace import collapsed
 
-#: Plain keys of ``meta`` tags (marks.py), the most certain first.
+#: Plain keys of ``meta`` tags (statements.py), the most certain first.
 _NAMES = """
 author parselyauthor sailthruauthor dccreator dctermcreator dctermscreator dccontributorauthor citationauthor
 citationauthors authors byl byline creator articleauthor articleauthorname authorname rbauthors dcsextauthor
@@ -65,27 +63,13 @@ about us home news blog follow subscribe login menu search contact advertisement
 """
 _NO_NAMES = frozenset(_NO_NAME.split())
 
-#: Parts of class names and ids that elements with the author's name have.
-_BYLINE_WORDS = ("author", "byline", "by-line", "autor", "auteur", "writer", "contributor")
-_AUTHOR_ELEMENTS = Selection(
-    ("h1", "address"),
-    (
-        Rule("rel", "~=", "author"),
-        *(Rule("class", "*=", word) for word in _BYLINE_WORDS),
-        Rule("id", "*=", "author"),
-        Rule("id", "*=", "byline"),
-    ),
-)
 _MAX_BYLINES = 40
 _BYLINE_CHARS = 300
-#: Parts of class names and ids of elements about other authors than the page's own.
-_FOREIGN_PARTS = re.compile(
-    r"comment|repl(?:y|ies)|related|recommend|popular|trending|more-?from|teaser|card-list|\bnav\b"
+_UNNAMED_TAGS = frozenset(
+    {"body", "html", "img", "form", "input", "textarea", "button", "svg", "ul", "ol", "table", "link", "meta"}
 )
-#: The same, unless the element is also marked as being about an author.
-_SIDE_PARTS = re.compile(r"sidebar|widget|footer")
-_ANCESTORS = 8
-_UNNAMED_TAGS = frozenset({"body", "html", "img", "form", "input", "textarea", "button", "svg", "ul", "ol", "table"})
+#: What stands between the links of authors who wrote a page together.
+_BETWEEN = re.compile(r"\s*(?:,|;|&|/|and|und|et|y|e)?\s*", re.IGNORECASE)
 
 
 class AuthorNames(NamedTuple):
@@ -95,9 +79,7 @@ class AuthorNames(NamedTuple):
     source: str
 
 
-def author(
-    statements: Statements, tree: LexborHTMLParser, reading: Reading, site: Iterable[str | None] = ()
-) -> AuthorNames | None:
+def author(statements: Statements, page: WalkedPage, site: Iterable[str | None] = ()) -> AuthorNames | None:
     """Returns the answer of the most certain reader that has one.
 
     If that is only a name of the site (``site``), a byline with a name is preferred.
@@ -110,7 +92,7 @@ def author(
             if plain(credit.names) not in site_names:
                 return credit
             last = last or credit
-    return _byline(tree, reading) or last
+    return _byline(page) or last
 
 
 def _read_author_values(statements: Statements) -> Iterator[tuple[str, Any]]:
@@ -141,34 +123,51 @@ def _has_letter(text: str) -> bool:
     return any(letter.isalpha() for letter in text)
 
 
-def _byline(tree: LexborHTMLParser, reading: Reading) -> AuthorNames | None:
-    """Returns the name in a link to the author, or else in an element that is marked as the byline.
+def _byline(page: WalkedPage) -> AuthorNames | None:
+    """Returns the names in the links to the authors, or else in an element that is named as the byline.
 
     Elements after the page's main heading are preferred to those before it.
     """
     level_one = 0
-    links: list[tuple[int, str]] = []
+    links: list[tuple[int, Mark, str]] = []
     bylines: list[tuple[int, str]] = []
-    for node in selected(tree, _AUTHOR_ELEMENTS):
-        if len(links) + len(bylines) >= _MAX_BYLINES or not reading.node():
-            break
-        tag = node.tag
-        if tag == "h1":
+    for mark in page.facts:
+        if mark.tag == "h1":
             level_one += 1
             continue
-        attributes = node.attributes
-        class_and_id = f"{attributes.get('class') or ''} {attributes.get('id') or ''}".lower()
-        rel = "author" in (attributes.get("rel") or "").lower().split()
-        if tag in _UNNAMED_TAGS or tag in ("link", "meta") or _is_foreign(node, class_and_id):
+        is_link = "author" in mark.attributes.get("rel", "").lower().split()
+        if not (is_link or mark.tag == "address" or mark.hints & BYLINE) or not _is_own(mark):
             continue
-        text = reading.text(node, _BYLINE_CHARS, is_spaced=True)  # names are in elements of their own
-        if text:
-            (links if rel else bylines).append((level_one, text))
-    for source, texts in (("rel-author", links), ("byline", bylines)):
+        text = page.spaced_text_of(mark, _BYLINE_CHARS)
+        if text and is_link:
+            links.append((level_one, mark, text))
+        elif text:
+            bylines.append((level_one, text))
+        if len(links) + len(bylines) >= _MAX_BYLINES:
+            break
+    for source, texts in (("rel-author", _join(page, links)), ("byline", bylines)):
         for _, text in sorted(texts, key=lambda level_and_text: level_and_text[0] != 1):
             if names := byline_names(text):
                 return AuthorNames(names, source)
     return None
+
+
+def _join(page: WalkedPage, links: list[tuple[int, Mark, str]]) -> list[tuple[int, str]]:
+    """Joins the texts of links with nothing but a comma or an ``and`` between them."""
+    joined: list[tuple[int, str]] = []
+    end = -1
+    for level_one, mark, text in links:
+        if joined and 0 <= mark.start - end <= _NAME_CHARS and _BETWEEN.fullmatch(page.text, end, mark.start):
+            joined[-1] = (joined[-1][0], f"{joined[-1][1]}, {text}")
+        else:
+            joined.append((level_one, text))
+        end = mark.end
+    return joined
+
+
+def _is_own(mark: Mark) -> bool:
+    """Whether an element may name the page's own author."""
+    return not (mark.state & IS_INERT or mark.tag in _UNNAMED_TAGS or mark.around & (OTHERS | BESIDE))
 
 
 def byline_names(text: str) -> str | None:
@@ -197,18 +196,3 @@ def _is_name(name: str) -> bool:
         return True  # a user's name may have no capital
     small = sum(word[:1].islower() for word in words)
     return not words[-1][:1].islower() and 2 * small <= len(words)
-
-
-def _is_foreign(node: Node, class_and_id: str) -> bool:
-    current: Node | None = node
-    for _ in range(_ANCESTORS):
-        if _FOREIGN_PARTS.search(class_and_id):
-            return True
-        if _SIDE_PARTS.search(class_and_id) and not any(word in class_and_id for word in _BYLINE_WORDS):
-            return True
-        current = current.parent if current is not None else None
-        if current is None or current.tag in ("body", "html"):
-            return False
-        attributes = current.attributes
-        class_and_id = f"{attributes.get('class') or ''} {attributes.get('id') or ''}"[:1000].lower()
-    return False

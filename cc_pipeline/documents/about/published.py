@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 
-from cc_pipeline.documents.about.marks import Metas, Statements, Time
 from cc_pipeline.documents.about.nodes import Node, bare, listed
+from cc_pipeline.documents.about.statements import Metas, Statements, Time
 from cc_pipeline.documents.dates import Precision, parse_date, read_date
 
 _DAY_AS_WRITTEN = re.compile(

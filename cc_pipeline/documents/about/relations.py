@@ -6,12 +6,12 @@ From ``link`` elements, and from the ``Link`` and ``Refresh`` headers.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from cc_pipeline.documents.headers import header_values
 from cc_pipeline.documents.html.urls import Resolved, escape_header
-from cc_pipeline.documents.page import Headers, Link
+from cc_pipeline.documents.page import Headers
 
 _MAX_LANGUAGES = 1_000
 _MAX_FEEDS = 100
@@ -30,6 +30,12 @@ _PARAMETER = re.compile(r"""\s*;\s*([a-zA-Z*-]{1,40})\s*(?:=\s*(?:"((?:[^"\\]|\\
 _REFRESH = re.compile(
     r"\s*(\d{0,9}(?:\.\d{0,9})?)[\d.]*\s*(?:[;,\s]\s*(?:url\s*=\s*)?(.*))?\Z", re.DOTALL | re.IGNORECASE
 )
+
+
+#: The words of ``rel`` that are read.
+RELATION_WORDS = frozenset({"canonical", "alternate", "feed"})
+#: ``rel``, URL and attributes of a ``link`` element.
+ElementLink = tuple[str, str, dict[str, str]]
 
 
 class HeaderLink(NamedTuple):
@@ -70,8 +76,8 @@ def header_links(headers: Headers) -> list[HeaderLink]:
     return links
 
 
-def relations(links: Iterable[Link], headers: Headers, resolve: Callable[[str], Resolved]) -> Relations:
-    """Returns the page's relations. ``links`` are the page's own, ``resolve`` makes a header's references absolute.
+def relations(links: Iterable[ElementLink], headers: Headers, resolve: Callable[[str], Resolved]) -> Relations:
+    """Returns the page's relations. ``links`` are its elements, ``resolve`` makes a header's references absolute.
     Elements come before headers."""
     canonical: tuple[str, str] | None = None
     alternates: dict[tuple[str, str], str] = {}
@@ -100,11 +106,10 @@ def relations(links: Iterable[Link], headers: Headers, resolve: Callable[[str], 
 
 
 def _all_links(
-    links: Iterable[Link], headers: Headers, resolve: Callable[[str], Resolved]
+    links: Iterable[ElementLink], headers: Headers, resolve: Callable[[str], Resolved]
 ) -> Iterable[tuple[str, str, str, dict[str, str]]]:
-    for link in [link for link in links if link.type == "link"]:
-        if link.rel and link.url:
-            yield "link", link.rel, link.url, link.attributes
+    for link in links:
+        yield "link", *link
     for header_link in header_links(headers):
         rel = header_link.parameters.get("rel")
         # a link with an anchor belongs to another page
@@ -113,12 +118,17 @@ def _all_links(
 
 
 def refresh(
-    content: str | None, headers: Headers, resolve: Callable[[str], Resolved], resolve_by_url: Callable[[str], Resolved]
+    contents: Sequence[str],
+    headers: Headers,
+    resolve: Callable[[str], Resolved],
+    resolve_by_url: Callable[[str], Resolved],
 ) -> dict[str, Any] | None:
-    """Returns seconds and URL of the ``meta`` tag with this content, else of the ``Refresh`` header. ``resolve`` makes
-    the tag's reference absolute, ``resolve_by_url`` the header's. Without a URL, the page reloads itself."""
-    sent = next(iter(header_values(headers, "refresh")), None)
-    for source, text, absolute in (("meta", content, resolve), ("header", sent, resolve_by_url)):
+    """Returns seconds and URL of the first ``meta`` tag whose content can be read, else of the ``Refresh`` header.
+    ``resolve`` makes the tag's reference absolute, ``resolve_by_url`` the header's. Without a URL, the page reloads
+    itself."""
+    sent = header_values(headers, "refresh")[:1]
+    stated = [("meta", content, resolve) for content in contents] + [("header", text, resolve_by_url) for text in sent]
+    for source, text, absolute in stated:
         match = _REFRESH.match(text[:_HEADER_CHARS]) if text else None
         if match is None or not match.group(1).strip("."):
             continue

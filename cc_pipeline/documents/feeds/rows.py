@@ -14,7 +14,6 @@ from cc_pipeline.documents.feeds.jsonfeed import begins_json, read_json_feed
 from cc_pipeline.documents.feeds.model import MAX_LIST, Content, Feed, FeedItem, FeedLink, Media, Person, Podcast
 from cc_pipeline.documents.feeds.rss import read_rss
 from cc_pipeline.documents.feeds.xml import local_name, parse_xml
-from cc_pipeline.documents.html.scan import text_of
 from cc_pipeline.documents.html.tree import HtmlDocument, parse_html
 from cc_pipeline.documents.html.whitespace import collapsed
 from cc_pipeline.documents.page import Limits, Link
@@ -142,11 +141,7 @@ def _shown(text: Content | None, limits: Limits) -> str | None:
         return text and text.value
     if "<" not in text.value:
         return unescape(text.value).strip() or None
-    parts: list[tuple[str, int]] = []
-    parse_html(
-        text.value, "", limits, links=False, read_tree=lambda tree, *_: parts.extend(map(text_of, tree.css("body")))
-    )
-    return parts[0][0] or None if parts else None
+    return parse_html(text.value, "", limits, links=False).body_text or None
 
 
 def _read_body(text: Content, url: str, limits: Limits, index: int) -> HtmlDocument:

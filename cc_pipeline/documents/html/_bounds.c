@@ -60,7 +60,7 @@ static const Known known[] = {
     {"ruby", RUBY | BREAKOUT},
     {"tbody", FLAT}, {"td", FLAT}, {"tfoot", FLAT}, {"th", FLAT}, {"thead", FLAT}, {"tr", FLAT},
     {"script", RAW}, {"style", RAW}, {"title", RAW | INTEGRATION}, {"textarea", RAW}, {"xmp", RAW}, {"iframe", RAW},
-    {"noembed", RAW}, {"noframes", RAW}, {"plaintext", RAW},
+    {"noembed", RAW}, {"noframes", RAW}, {"noscript", RAW}, {"plaintext", RAW},
     {"a", FLAT}, {"b", FORMATTING | BREAKOUT}, {"big", FORMATTING | BREAKOUT}, {"code", FORMATTING | BREAKOUT}, {"em", FORMATTING | BREAKOUT},
     {"font", FORMATTING | BREAKOUT}, {"i", FORMATTING | BREAKOUT}, {"nobr", FORMATTING | BREAKOUT}, {"s", FORMATTING | BREAKOUT}, {"small", FORMATTING | BREAKOUT},
     {"strike", FORMATTING | BREAKOUT}, {"strong", FORMATTING | BREAKOUT}, {"tt", FORMATTING | BREAKOUT}, {"u", FORMATTING | BREAKOUT},

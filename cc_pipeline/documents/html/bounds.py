@@ -31,7 +31,7 @@ _VOID = frozenset(
 )
 #: Elements that the next of their kind ends, and ``a``: at most one is open.
 _FLAT = frozenset(b"a body dd dt head html li optgroup option p rp rt tbody td tfoot th thead tr".split())
-_RAW = frozenset(b"iframe noembed noframes plaintext script style textarea title xmp".split())
+_RAW = frozenset(b"iframe noembed noframes noscript plaintext script style textarea title xmp".split())
 #: Elements that the builder opens again in each block until their end tag comes.
 _FORMATTING = frozenset(b"b big code em font i nobr s small strike strong tt u".split())
 _FOREIGN = frozenset((b"svg", b"math"))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cc_pipeline.documents.html.features import FURNITURE, covered, mark_tags, nearest
-from cc_pipeline.documents.html.tables import Walk
+from cc_pipeline.documents.html.tables import Tables
 from cc_pipeline.documents.html.tags import HINT, NUMBER
 
 Likely = NDArray[np.float32]
@@ -65,73 +65,67 @@ _MOSTLY, _MAX_GAP = 0.5, 3
 
 
 class Content(NamedTuple):
-    """The selected content. ``is_kept`` is for each block of the walk whether it is kept."""
+    """The selected content. ``is_kept`` is for each block of the tables whether it is kept."""
 
-    walk: Walk
+    tables: Tables
     is_kept: NDArray[np.bool_]
 
     @property
     def text(self) -> str:
-        text, block = self.walk.text, self.walk.blocks
+        text, block = self.tables.text, self.tables.blocks
         starts, chars = block.start[self.is_kept].tolist(), block.chars[self.is_kept].tolist()
         return "\n".join([text[start : start + size] for start, size in zip(starts, chars, strict=True)])
 
-    @property
-    def elements(self) -> NDArray[np.bool_]:
-        """For each element of the walk, whether anything in it is kept."""
-        sums = np.concatenate(([0], np.cumsum(self.is_kept)))
-        return np.asarray(sums[self.walk.elements.last] > sums[self.walk.elements.first])
 
-
-def content_of(walk: Walk, likely: Likely, opinions: Sequence[Opinion] = ()) -> Content:
+def content_of(tables: Tables, likely: Likely, opinions: Sequence[Opinion] = ()) -> Content:
     """Selects the content of a page. ``opinions`` are used only if the page is uncertain. An opinion that lost most of
     the text on which ``likely`` and the previous opinions agree does not fit such a page, and is ignored."""
     if not len(likely):
-        return Content(walk, np.zeros(0, np.bool_))
+        return Content(tables, np.zeros(0, np.bool_))
     model_likely = likely
-    if is_uncertain(walk, likely):
+    if is_uncertain(tables, likely):
         votes = [(1.0, likely.astype(np.float64))]
-        agreed = walk.blocks.chars.astype(np.float64) * (likely > _AGREED)
+        agreed = tables.blocks.chars.astype(np.float64) * (likely > _AGREED)
         for weight, find in opinions:
             if text := find():
-                share = _shares(walk, text)
+                share = _shares(tables, text)
                 if len(votes) == 1 or (agreed * share).sum() >= _NOT_LOST * agreed.sum():
                     votes.append((weight, share))
                     agreed = agreed * share
         weights, shares = zip(*votes, strict=True)
         likely = np.average(shares, 0, weights).astype(np.float32)
-    is_kept = _with_units(walk, likely, likely > _THRESHOLD)
+    is_kept = _with_units(tables, likely, likely > _THRESHOLD)
     for threshold in (_LOWER_THRESHOLD, _LOWEST_THRESHOLD, -1.0):
-        if walk.blocks.chars[is_kept].sum() >= _FEW_CHARS:
+        if tables.blocks.chars[is_kept].sum() >= _FEW_CHARS:
             break
         is_kept = likely > threshold
-    return Content(walk, _with_headings(walk, np.maximum(model_likely, likely), is_kept))
+    return Content(tables, _with_headings(tables, np.maximum(model_likely, likely), is_kept))
 
 
-def is_uncertain(walk: Walk, likely: Likely) -> bool:
+def is_uncertain(tables: Tables, likely: Likely) -> bool:
     """Whether much of the possible content is less than sure."""
-    chars = walk.blocks.chars
+    chars = tables.blocks.chars
     maybe = likely > _MAYBE
     return bool(chars[maybe & (likely < _SURE)].sum() > _UNCERTAIN_SHARE * max(chars[maybe].sum(), 1))
 
 
-def match_text(walk: Walk, text: str) -> Content:
+def match_text(tables: Tables, text: str) -> Content:
     """Selects the blocks that occur in another extractor's text; short blocks only near longer ones."""
-    shares = _shares(walk, text)
+    shares = _shares(tables, text)
     is_kept = shares >= _MOSTLY
-    sure = np.flatnonzero(is_kept & (walk.blocks.words >= _RUN))
+    sure = np.flatnonzero(is_kept & (tables.blocks.words >= _RUN))
     if len(sure):
         is_kept[: max(sure[0] - _MAX_GAP, 0)] = False
         is_kept[sure[-1] + 1 + _MAX_GAP :] = False
-    return Content(walk, is_kept)
+    return Content(tables, is_kept)
 
 
-def _shares(walk: Walk, text: str) -> NDArray[np.float64]:
+def _shares(tables: Tables, text: str) -> NDArray[np.float64]:
     """Returns for each block the share of its runs of four words that occur in a text; for a shorter block whether it
     occurs."""
     words = _WORD.findall(text)
     runs = set(_runs(words))
-    block_words = [_WORD.findall(walk.text_of(block)) for block in range(len(walk.blocks.chars))]
+    block_words = [_WORD.findall(tables.text_of(block)) for block in range(len(tables.blocks.chars))]
     short = {tuple(tokens) for tokens in block_words if len(tokens) < _RUN}
     present_runs = {run for size in range(1, _RUN) for run in _runs(words, size) if run in short}
     present_runs.add(())
@@ -150,9 +144,9 @@ def _runs(words: list[str], size: int = _RUN) -> Iterator[tuple[str, ...]]:
     return zip(*(words[offset:] for offset in range(size)), strict=False)
 
 
-def _with_units(walk: Walk, likely: Likely, is_kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _with_units(tables: Tables, likely: Likely, is_kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Adds the units between the first and the last block that are surely content, and removes boilerplate."""
-    block, element = walk.blocks, walk.elements
+    block, element = tables.blocks, tables.elements
     sure = np.flatnonzero((likely > 0.5) & (block.chars - block.linked >= _TEXT))
     if len(sure) < 2:
         return is_kept
@@ -168,7 +162,7 @@ def _with_units(walk: Walk, likely: Likely, is_kept: NDArray[np.bool_]) -> NDArr
         posts = (quoted[last] - quoted[first]) / chars >= _QUOTED
         hints = np.where(posts, hints & ~_SHARE, hints)
     bad = ((hints & _BOILERPLATE) != 0) | _BOILERPLATE_TAGS[element.tag]
-    inside_bad = nearest(walk, bad & is_holder) > common_holder
+    inside_bad = nearest(tables, bad & is_holder) > common_holder
     is_inside = (element.first >= begins) & (element.last <= ends)
     notes = _NOTES[element.tag] & (element.first >= begins) & (element.last <= element.last[common_holder])
     facts = _FACTS[element.tag] & (element.first >= element.first[common_holder]) & (element.last <= begins)
@@ -188,14 +182,14 @@ def _with_units(walk: Walk, likely: Likely, is_kept: NDArray[np.bool_]) -> NDArr
         removed[boxes[chars[boxes] <= _BOX_CHARS]] = True
     whole_text = block.chars[is_kept].sum()
     small = chars < max(_SMALL * whole_text, min(_SMALL_CHARS, _HALF * whole_text))
-    out = nearest(walk, removed & small) > common_holder
+    out = nearest(tables, removed & small) > common_holder
     return np.asarray(is_kept & ~out[block.element])
 
 
-def _with_headings(walk: Walk, likely: Likely, is_kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _with_headings(tables: Tables, likely: Likely, is_kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Adds the headings before kept blocks, with other headings between; headings of the page's own rank only after
     other text."""
-    block = walk.blocks
+    block = tables.blocks
     is_heading = _HEADINGS[block.kind]
     is_sub = _SUBHEADINGS[block.kind]
     # the block after each heading: the next one that is no heading

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 
-from cc_pipeline.documents.about.marks import Metas
 from cc_pipeline.documents.about.nodes import Nodes, plain_text, text_of
+from cc_pipeline.documents.about.statements import Metas
 from cc_pipeline.documents.page import Limits
 
 #: Characters that may begin something that is no JSON, or that decide whether a comma stays.

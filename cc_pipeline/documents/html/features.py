@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cc_pipeline import compiled
-from cc_pipeline.documents.html.tables import CLOSED, Walk
-from cc_pipeline.documents.html.tags import HINT, INSIDE_BIT, NUMBER
+from cc_pipeline.documents.html.tables import CLOSED, Tables
+from cc_pipeline.documents.html.tags import BESIDE, BYLINE, HINT, INSIDE_BIT, NUMBER, OTHERS
 
 FeatureTable = NDArray[np.float32]
 _Ints = NDArray[np.int64]
@@ -44,7 +44,7 @@ def mark_tags(names: str) -> NDArray[np.bool_]:
 _HEADINGS, _UNITS = mark_tags("h1 h2 h3 h4 h5 h6"), mark_tags("ul ol dl table menu")
 _CONTENT_TAGS, _FURNITURE_TAGS = mark_tags("main article"), mark_tags("nav aside footer")
 _KINDS = np.array([NUMBER[tag] for tag in "p h1 h2 h3 h4 li td th pre blockquote dt dd figcaption".split()])
-_ANCESTOR_HINTS = np.array([bit for name, bit in HINT.items() if name not in ("math", "quote", "code", "skip")])
+_ANCESTOR_HINTS = np.array([bit for bit in HINT.values() if bit not in (BYLINE, OTHERS, BESIDE)])
 _INSIDE = np.array([bit for name, bit in INSIDE_BIT.items() if name not in ("math", "link", "code")])
 _OWN_HINTS = np.array([FURNITURE | _hints("nav footer header teaser tool meta user"), _GOOD])
 _ANCESTORS = 4
@@ -77,9 +77,9 @@ def _sums(values: _Numbers) -> _Floats:
     return np.concatenate(([0.0], np.cumsum(values, dtype=np.float64)))
 
 
-def units_of(walk: Walk) -> NDArray[np.int32]:
+def units_of(tables: Tables) -> NDArray[np.int32]:
     """Returns for each block the row of the nearest list, table or definition list around it, -1 for none."""
-    return nearest(walk, _UNITS[walk.elements.tag])[walk.blocks.element]
+    return nearest(tables, _UNITS[tables.elements.tag])[tables.blocks.element]
 
 
 def covered(first: NDArray[Any], last: NDArray[Any], count: int) -> NDArray[np.bool_]:
@@ -99,18 +99,18 @@ def nearest_plainly(parents: NDArray[np.int32], matches: NDArray[np.bool_]) -> b
 _nearest: Callable[..., bytes] = compiled("documents.html._model", "nearest") or nearest_plainly
 
 
-def nearest(walk: Walk, matches: NDArray[np.bool_]) -> NDArray[np.int32]:
+def nearest(tables: Tables, matches: NDArray[np.bool_]) -> NDArray[np.int32]:
     """Returns for each element itself or the nearest element around it that is wanted; -1 for none."""
-    return np.frombuffer(_nearest(walk.elements.parent, matches), np.int32)
+    return np.frombuffer(_nearest(tables.elements.parent, matches), np.int32)
 
 
-def holders(walk: Walk) -> _Ints:
+def holders(tables: Tables) -> _Ints:
     """Returns for each block the elements around it that are their own holders: a row the inmost ones, the next row
     those around them; filled up with the root."""
-    element = walk.elements
+    element = tables.elements
     outer = element.holder[np.maximum(element.parent, 0)].astype(np.int64)
     outer[0] = 0
-    chain = [walk.blocks.element.astype(np.int64)]
+    chain = [tables.blocks.element.astype(np.int64)]
     for _ in range(_ANCESTORS):
         chain.append(outer.take(chain[-1]))
     return np.stack(chain)
@@ -130,9 +130,9 @@ def windows(count: int, reaches: _Ints) -> tuple[_Ints, _Ints]:
     return np.maximum(index - reaches, 0), np.minimum(index + reaches + 1, count)
 
 
-def features(walk: Walk, title: str = "") -> FeatureTable:
+def features(tables: Tables, title: str = "") -> FeatureTable:
     """Returns one row of features a block. The order of the columns is defined here, and the model depends on it."""
-    block, element = walk.blocks, walk.elements
+    block, element = tables.blocks, tables.elements
     count = len(block.chars)
     chars, linked = block.chars.astype(np.float64), block.linked.astype(np.float64)
     unlinked = chars - linked
@@ -155,7 +155,7 @@ def features(walk: Walk, title: str = "") -> FeatureTable:
     is_furniture &= (prose_inside < 0.9 * read[-1]) & (np.arange(len(is_furniture)) > 0)
     out = covered(first[is_furniture], last[is_furniture], count)
     spans = map(slice, block.start.tolist(), (block.start + block.chars).tolist())
-    texts = list(map(walk.text.__getitem__, spans))
+    texts = list(map(tables.text.__getitem__, spans))
     times = Counter(texts)
     repeated = np.fromiter(map(times.__getitem__, texts), np.int64, count)
     titled = (chars > 8) & np.fromiter(map(title.strip().startswith, texts), np.bool_, count)
@@ -183,7 +183,7 @@ def features(walk: Walk, title: str = "") -> FeatureTable:
     # the elements around a block
     e_read, e_size, e_links, e_closed, e_prose = sums.take(last, 1) - sums.take(first, 1)
     e_count = (last - first).astype(np.float64)
-    chain = holders(walk)
+    chain = holders(tables)
     element_columns = side_by_side(
         [
             _log(e_size), e_read / total, _parted(e_links, e_size), _parted(e_read, e_size), _log(e_count),
@@ -198,7 +198,7 @@ def features(walk: Walk, title: str = "") -> FeatureTable:
     is_content = _CONTENT_TAGS[element.tag] | ((element.hints & _GOOD) != 0)
     is_aside = _FURNITURE_TAGS[element.tag] | ((element.hints & FURNITURE) != 0)
     nearest_rows = [
-        nearest(walk, matches) for matches in (_UNITS[element.tag], is_content & is_holder, is_aside & is_holder)
+        nearest(tables, matches) for matches in (_UNITS[element.tag], is_content & is_holder, is_aside & is_holder)
     ]
     near = np.stack(nearest_rows, 1).take(block.element, 0)
     deeper = element.depth[block.element][:, None] - element.depth[near]
@@ -206,7 +206,7 @@ def features(walk: Walk, title: str = "") -> FeatureTable:
     columns.append(np.where((near < 0)[:, :, None], -1, seen).reshape(count, -1))
 
     # blocks of the same tags and classes
-    _, group = np.unique(walk.path[block.element], return_inverse=True)
+    _, group = np.unique(tables.path[block.element], return_inverse=True)
     in_group = np.bincount(group)
     for weights in (value, chars, linked, closed, prose):
         group_sums = np.bincount(group, weights)
@@ -232,7 +232,7 @@ def features(walk: Walk, title: str = "") -> FeatureTable:
     # neighbours
     likeness = side_by_side([_log(chars), share, closed, prose, heading, _log(unlinked)])
     neighbours = take_neighbours(likeness)
-    ancestry = np.stack((*chain[:3], walk.path[block.element].view(np.int64)), 1)
+    ancestry = np.stack((*chain[:3], tables.path[block.element].view(np.int64)), 1)
     is_same = np.ones((count + 1, ancestry.shape[1]), np.bool_)
     is_same[1:count] = ancestry[1:] == ancestry[:-1]
     columns += [*neighbours[:3], is_same[:count], neighbours[3], is_same[1:], *neighbours[4:]]
@@ -273,8 +273,8 @@ def features(walk: Walk, title: str = "") -> FeatureTable:
 
 def side_by_side(columns: list[_Numbers]) -> FeatureTable:
     """Joins columns and tables of columns into one table."""
-    tables = [column.reshape(len(column), -1) for column in columns]
-    return np.concatenate(tables, 1, dtype=np.float32, casting="unsafe")
+    parts = [column.reshape(len(column), -1) for column in columns]
+    return np.concatenate(parts, 1, dtype=np.float32, casting="unsafe")
 
 
 def _smallest(prose_inside: _Floats, is_holder: NDArray[np.bool_], minimum: float) -> int:

@@ -12,21 +12,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple, TypeVar
 
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborNode
 
 from cc_pipeline.documents.html.spans import Piece, Style, fence, image_markdown, written
+from cc_pipeline.documents.html.tables import Tables
+from cc_pipeline.documents.html.tags import BLOCK, LEAF, NUMBER, ROLES
+from cc_pipeline.documents.html.tree import HtmlDocument
 
-#: Elements that begin and end a block of text.
-_BLOCKS: Final = frozenset(
-    "address article aside blockquote body button caption center dd details dialog dir div dl dt fieldset figcaption"
-    " figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr legend li main menu nav ol optgroup option p pre search"
-    " section plaintext summary table tbody td tfoot th thead tr ul xmp".split()
-)
-#: Elements whose text does not belong to the page's text.
-_UNREAD: Final = frozenset(
-    "audio base canvas datalist embed frame frameset head iframe input link map meta meter noembed noframes"
-    " noscript object progress rp rt rtc script select style svg template textarea title video".split()
-)
 _HEADINGS: Final = {f"h{level}": level for level in range(1, 7)}
 _STYLES: Final[dict[str, Callable[[Style], Style]]] = {
     **dict.fromkeys(("b", "strong"), lambda style: style._replace(strong=True)),
@@ -37,10 +29,9 @@ _STYLES: Final[dict[str, Callable[[Style], Style]]] = {
 }
 _CODE_BLOCKS: Final = frozenset(("pre", "listing", "xmp", "plaintext"))
 _CODE: Final = frozenset(("code", "kbd", "samp", "tt"))
-#: Hidden elements, links to edit a section, and the output of programs that draw formulas.
-_UNSEEN: Final = (
-    "[hidden], [aria-hidden=true], [style*='display:none'], [style*='display: none'], .editsection, .mw-editsection,"
-    " .MathJax, .MathJax_Preview, .MathJax_Display, .MathJax_SVG, .MathJax_CHTML,"
+#: The output of programs that draw formulas.
+_DRAWN: Final = (
+    ".MathJax, .MathJax_Preview, .MathJax_Display, .MathJax_SVG, .MathJax_CHTML,"
     " .mwe-math-fallback-image-inline, .mwe-math-fallback-image-display"
 )
 _LANGUAGE = re.compile(r"(?:^|\s)(?:language-|lang-|highlight-source-|brush:\s*)([\w+#.-]{1,40})", re.ASCII)
@@ -59,8 +50,6 @@ _MAX_ROWS: Final = 65_534
 _LONGEST_ADDRESS: Final = 2_048
 
 _T = TypeVar("_T")
-#: Makes an attribute's address absolute; ``None`` if it is no web address.
-Absolute = Callable[[str], str | None]
 
 
 class Markdown(NamedTuple):
@@ -115,16 +104,17 @@ _Event = _Begin | _Run | None
 
 
 def markdown(
-    tree: LexborHTMLParser, absolute: Absolute, most_chars: int, block_ids: Container[int] | None = None
+    document: HtmlDocument, tables: Tables, max_chars: int, block_ids: Container[int] | None = None
 ) -> Markdown:
     """Returns the Markdown of the blocks with a ``mem_id`` in ``block_ids`` (only text directly in them, not in nested
-    blocks), or of all if that is ``None``. ``most_chars`` limits the Markdown and the work."""
-    if tree.body is None:
+    blocks), or of all if that is ``None``. What is read of the tree are the elements of the ``tables``. ``max_chars``
+    limits the Markdown and the work."""
+    if document.tree is None or document.tree.body is None:
         return Markdown("", False)
-    walk = _Walk(tree, absolute, most_chars, block_ids)
-    walk.read_tree(tree.body)
+    walk = _Walk(document, tables, max_chars, block_ids)
+    walk.read_tree(document.tree.body)
     _keep_images(walk.events)
-    writer = _Writer(most_chars)
+    writer = _Writer(max_chars)
     _write(walk.events, writer)
     return Markdown("\n".join(writer.lines), walk.cut or writer.cut)
 
@@ -144,12 +134,14 @@ class _Walk:
     """Turns a tree into events."""
 
     def __init__(
-        self, tree: LexborHTMLParser, absolute: Absolute, most_chars: int, block_ids: Container[int] | None
+        self, document: HtmlDocument, tables: Tables, max_chars: int, block_ids: Container[int] | None
     ) -> None:
         self.events: list[_Event] = []
         self.cut = False
-        self._absolute, self._room, self._block_ids = absolute, most_chars, block_ids
-        self._unseen = {node.mem_id for node in tree.css(_UNSEEN)}
+        self._resolve, self._room, self._block_ids = document.resolve, max_chars, block_ids
+        self._shown, self._shadows = set(tables.address.tolist()), set(tables.shadows.tolist())
+        assert document.tree is not None
+        self._shown -= {node.mem_id for node in document.tree.css(_DRAWN)}
         self._run = _Run()
         self._style, self._heading, self._is_selected = Style(), 0, True
         self._code = 0
@@ -171,7 +163,7 @@ class _Walk:
                 node = node.next
             elif node.is_element_node and (element := self._enter(node)) is not None:
                 entered.append(element)
-                node = node.child
+                node = node.template_fragments()[0].first_child if node.mem_id in self._shadows else node.child
             else:
                 node = node.next
         self._code = 0
@@ -212,15 +204,20 @@ class _Walk:
     def _enter(self, node: LexborNode) -> _Entered | None:
         """Enters an element; returns ``None`` if nothing below it is read."""
         tag = node.tag or ""
-        if self._unseen and node.mem_id in self._unseen:
+        if tag == "br":
+            self.break_line()
+            return None
+        if node.mem_id not in self._shown and node.mem_id not in self._shadows:
             if tag != "img" and (formula := node.css_first("math")) is not None:
                 self.formula(formula)  # the accessible copy of a drawn formula
             return None
-        if tag in _LEAVES:
-            _LEAVES[tag](self, node)
+        roles = ROLES[NUMBER.get(tag, 0)]
+        if tag in _READERS:
+            _READERS[tag](self, node)
+        if tag == "math" or roles & LEAF:
             return None
         element = _Entered(node, tag, 0, self._style, self._heading, self._is_selected)
-        if tag in _BLOCKS:
+        if roles & BLOCK:
             self._flush()
             count = len(self.events)
             self._is_selected = self._owns(node)
@@ -248,7 +245,7 @@ class _Walk:
 
     def _leave(self, entered: _Entered) -> LexborNode:
         tag = entered.tag
-        if tag in _BLOCKS:
+        if ROLES[NUMBER.get(tag, 0)] & BLOCK:
             if tag in _CODE_BLOCKS:
                 self._code -= 1
             self._flush()
@@ -307,10 +304,10 @@ class _Walk:
     def _address(self, value: str | None) -> str | None:
         if not value or value.startswith("#") or len(value) > _LONGEST_ADDRESS:
             return None
-        url = self._absolute(value)
+        url = self._resolve(value)[0]
         return url if url and url.startswith(("http:", "https:", "mailto:")) else None
 
-    def break_line(self, node: LexborNode) -> None:
+    def break_line(self) -> None:
         """Breaks the line; a second break in a row ends the paragraph."""
         pieces = self._run.pieces
         if self._code:
@@ -376,14 +373,8 @@ class _Walk:
                 self._add(Piece(f"{sign}{tex}{sign}", self._style, "raw"))
 
 
-def _nothing(walk: _Walk, node: LexborNode) -> None:
-    """Ignores the element."""
-
-
-#: Elements below which nothing is read, and their readers.
-_LEAVES: Final[dict[str, Callable[[_Walk, LexborNode], None]]] = {
-    **dict.fromkeys(_UNREAD, _nothing),
-    "br": _Walk.break_line,
+#: Elements of which more is read than the text in them.
+_READERS: Final[dict[str, Callable[[_Walk, LexborNode], None]]] = {
     "hr": _Walk.rule,
     "img": _Walk.image,
     "script": _Walk.script,

@@ -21,7 +21,7 @@ from cc_pipeline.documents.html.features import (
     units_of,
     windows,
 )
-from cc_pipeline.documents.html.tables import Walk
+from cc_pipeline.documents.html.tables import Tables
 
 #: A page of more blocks is no article, and all of it is kept: a block takes some two kilobytes of memory.
 MAX_BLOCKS = 20_000
@@ -63,10 +63,10 @@ def scored(rows: FeatureTable, trees: Trees) -> NDArray[np.float32]:
     return np.asarray(1 / (1 + np.exp(-total)), np.float32)
 
 
-def second_features(walk: Walk, rows: FeatureTable, likely: NDArray[np.float32]) -> FeatureTable:
+def second_features(tables: Tables, rows: FeatureTable, likely: NDArray[np.float32]) -> FeatureTable:
     """Returns the features of the second stage: the first stage's likelihoods of the block, of its neighbours and of
     its ancestors, and all features of the first stage."""
-    block, element = walk.blocks, walk.elements
+    block, element = tables.blocks, tables.elements
     count = len(likely)
     index = np.arange(count)
     weights = block.chars.astype(np.float64)
@@ -76,11 +76,11 @@ def second_features(walk: Walk, rows: FeatureTable, likely: NDArray[np.float32])
     def mean(low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.float64]:
         return np.asarray((weighed[high] - weighed[low]) / np.maximum(size[high] - size[low], 1))
 
-    chain = holders(walk)
+    chain = holders(tables)
     columns: list[NDArray[Any]] = [likely, *take_neighbours(likely), mean(element.first[chain], element.last[chain]).T]
-    unit = units_of(walk)
+    unit = units_of(tables)
     columns.append(np.where(unit < 0, -1, mean(element.first[unit], element.last[unit])))
-    _, group = np.unique(walk.path[block.element], return_inverse=True)
+    _, group = np.unique(tables.path[block.element], return_inverse=True)
     of_group = np.bincount(group, likely * weights) / np.maximum(np.bincount(group, weights), 1)
     columns.append(of_group[group])
     columns += [mean(*windows(count, _WINDOWS)), mean(index[:1], index), mean(index + 1, np.array(count))]
@@ -97,29 +97,29 @@ def second_features(walk: Walk, rows: FeatureTable, likely: NDArray[np.float32])
     return side_by_side([*columns, rows])
 
 
-def likelihoods(walk: Walk, title: str = "", stages: tuple[Trees, Trees] | None = None) -> NDArray[np.float32]:
+def likelihoods(tables: Tables, title: str = "", stages: tuple[Trees, Trees] | None = None) -> NDArray[np.float32]:
     """Returns for each block its likelihood of being content."""
-    count = len(walk.blocks.chars)
+    count = len(tables.blocks.chars)
     if not 0 < count <= MAX_BLOCKS:
         return np.ones(count, np.float32)
-    return (likelihoods_compiled if COMPILED else likelihoods_plainly)(walk, title, *(stages or fitted()))[0]
+    return (likelihoods_compiled if COMPILED else likelihoods_plainly)(tables, title, *(stages or fitted()))[0]
 
 
 def likelihoods_plainly(
-    walk: Walk, title: str, first: Trees, second: Trees
+    tables: Tables, title: str, first: Trees, second: Trees
 ) -> tuple[NDArray[np.float32], FeatureTable]:
     """Returns the likelihoods of one block or more, and the rows of the second stage."""
-    rows = features(walk, title)
-    wider = second_features(walk, rows, scored(rows, first))
+    rows = features(tables, title)
+    wider = second_features(tables, rows, scored(rows, first))
     return scored(wider, second), wider
 
 
 def likelihoods_compiled(
-    walk: Walk, title: str, first: Trees, second: Trees
+    tables: Tables, title: str, first: Trees, second: Trees
 ) -> tuple[NDArray[np.float32], FeatureTable]:
     """Does the same in one compiled pass, in less time."""
     stages = (first.nodes, first.roots, second.nodes, second.roots)
-    likely, rows = _likelihoods(walk.text, walk.elements, walk.blocks, walk.path, title.strip(), *stages)
+    likely, rows = _likelihoods(tables.text, tables.elements, tables.blocks, tables.path, title.strip(), *stages)
     return np.frombuffer(likely, np.float32), np.frombuffer(rows, np.float32).reshape(len(likely) // 4, -1)
 
 

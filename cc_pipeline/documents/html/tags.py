@@ -1,10 +1,11 @@
-"""The tags of HTML, their roles in the walk over a page, and the words in class names that hint at a part's purpose."""
+"""The tags of HTML: what a browser shows of each, and its role in the walk over a page. And the words in class names
+that hint at a part's purpose."""
 
 from __future__ import annotations
 
 from array import array
 
-#: Tags by number; 0 is any other.
+#: Tags by number; 0 is any other. The numbers are features of the model: new tags come last.
 TAGS: tuple[str, ...] = tuple(
     """? html body main article section nav aside header footer div p h1 h2 h3 h4 h5 h6 ul ol li dl dt dd table caption
     colgroup col thead tbody tfoot tr td th pre blockquote figure figcaption address hgroup details summary dialog form
@@ -12,18 +13,23 @@ TAGS: tuple[str, ...] = tuple(
     span time data bdi bdo ruby rb rt rtc rp br wbr hr img picture source map area iframe video audio track object embed
     param canvas svg math annotation annotation-xml script style template noscript title textarea select option optgroup
     datalist output progress meter slot font center big tt strike nobr acronym menu search dir listing xmp plaintext
-    noframes noembed frameset frame head base link meta marquee""".split()
+    noframes noembed frameset frame head base link meta marquee basefont use image foreignobject desc metadata mi mo mn
+    ms mtext""".split()
 )
 NUMBER: dict[str, int] = {tag: number for number, tag in enumerate(TAGS)}
 
 # the roles of a tag in the walk; the same numbers in _walk.c
 BLOCK, SKIPPED, LEAF, KIND, LINK, STRONG, PRE, BREAK = 1, 2, 4, 8, 16, 32, 64, 128
-IMAGE, TEMPLATE, SCRIPT, DIALOG, VISIBLE, MATH = 256, 512, 1024, 2048, 4096, 8192
-_TAGS_BY_CLASS: dict[int, str] = {
+IMAGE, TEMPLATE, SCRIPT, DIALOG, ROOT, MAIN = 256, 512, 1024, 2048, 4096, 8192
+UNSEEN, FOREIGN, INTEGRATION, NOSCRIPT = 1 << 14, 1 << 15, 1 << 16, 1 << 17
+LINKED, META, FACT, RAW = 1 << 18, 1 << 19, 1 << 20, 1 << 21
+HOST, BODY, INPUT, DRAWING = 1 << 22, 1 << 23, 1 << 24, 1 << 25
+_TAGS_BY_ROLE: dict[int, str] = {
     BLOCK: """html body main article section nav aside header footer div p h1 h2 h3 h4 h5 h6 ul ol li dl dt dd table
         caption thead tbody tfoot tr td th pre blockquote figure figcaption address hgroup details summary dialog form
         fieldset legend button hr iframe video audio object embed menu search dir listing xmp plaintext center option
         noframes noembed frameset marquee""",
+    # left out of the main content, though a browser shows some of them
     SKIPPED: """style noscript title textarea select datalist svg canvas rt rtc rp annotation annotation-xml noframes
         noembed frameset head colgroup br wbr base link meta""",
     LEAF: "img iframe video audio object embed hr input source area script progress meter",
@@ -36,10 +42,47 @@ _TAGS_BY_CLASS: dict[int, str] = {
     TEMPLATE: "template",
     SCRIPT: "script",
     DIALOG: "dialog",
-    VISIBLE: "html body main article",
-    MATH: "math",
+    # a page that hides these has a script that shows them
+    ROOT: "html body",
+    # never a copy for those who see, whatever it says
+    MAIN: "html body main article",
+    # what is inside is not rendered (HTML, 15.3.1), or is a fallback for what browsers can show
+    UNSEEN: """area base basefont datalist head link meta noembed noframes param rp script style template title noscript
+        iframe video audio canvas progress meter annotation annotation-xml desc metadata""",
+    FOREIGN: "svg math",
+    INTEGRATION: "foreignobject desc title mi mo mn ms mtext annotation-xml",
+    NOSCRIPT: "noscript",
+    LINKED: """a area link img script iframe frame form video audio source object embed track input use image""",
+    META: "meta",
+    FACT: "h1 h2 h3 h4 h5 h6 time address title base html link",
+    RAW: "title script style",
+    # the elements of HTML that can have a shadow tree; so can those with a hyphen in their name (DOM, 4.8)
+    HOST: "article aside blockquote body div footer h1 h2 h3 h4 h5 h6 header main nav p section span",
+    BODY: "body",
+    INPUT: "input",
+    # of SVG and MathML alone
+    DRAWING: "use image foreignobject desc metadata mi mo mn ms mtext annotation annotation-xml",
 }
-CLASSES = array("H", (sum(flag for flag, tags in _TAGS_BY_CLASS.items() if tag in tags.split()) for tag in TAGS))
+ROLES = array("I", (sum(role for role, tags in _TAGS_BY_ROLE.items() if tag in tags.split()) for tag in TAGS))
+#: The roles that an element of SVG or MathML can have.
+FOREIGN_ROLES = SKIPPED | LINK | SCRIPT | UNSEEN | FOREIGN | INTEGRATION | LINKED | RAW
+
+#: The attributes that hold links, by tag; a srcset holds several.
+LINK_KEYS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("a", "area"), ("href",)),
+    "link": ("href", "imagesrcset"),
+    **dict.fromkeys(("img", "source"), ("src", "srcset")),
+    **dict.fromkeys(("script", "iframe", "frame", "audio", "embed", "track", "input"), ("src",)),
+    "form": ("action",),
+    "video": ("src", "poster"),
+    "object": ("data",),
+}
+#: The same of SVG's elements.
+SVG_LINK_KEYS = dict.fromkeys(("a", "image", "use", "script"), ("href", "xlink:href"))
+SRCSETS = ("srcset", "imagesrcset")
+
+#: Bits of a mark's state: not shown, in a drawing or formula, in a ``noscript``; of a link that it is a fact too.
+IS_UNSEEN, IS_FOREIGN, IS_INERT, IS_SHARED = 1, 2, 4, 8
 
 #: Bits of ``Elements.inside``: the kinds of an element and its ancestors.
 INSIDE: tuple[str, ...] = tuple(
@@ -86,17 +129,18 @@ WORDS: dict[str, str] = {
     "unseen": "hidden =sr =visually screenreader =offscreen",
     "edit": "editsection =edit",
     "tool": "toolbar =tools =button =buttons =btn =print =actions",
-    "code": "=code highlight prettyprint codehilite sourcecode syntax",
-    "quote": "quote pullquote blockquote",
-    "math": "=math mathjax katex mwe",
     "notice": "=notice warning disclaimer =alert =ambox =hatnote",
     "contents": "=toc tableofcontents =contents",
     "infobox": "infobox factbox =navbox =metadata",
     "user": "=user avatar profile username =bio signature",
-    "skip": "skip =noprint =jump",
+    "byline": "author byline autor auteur writer =contributor",
+    "others": "comment reply replies related recommend popular trending teaser =nav",
+    "beside": "sidebar widget footer",
 }
 #: Bits of ``Elements.hints`` and ``above``.
 HINT: dict[str, int] = {name: 1 << bit for bit, name in enumerate(WORDS)}
+#: Hints about authors: an element that names one, one about others than the page's own, one beside the text.
+BYLINE, OTHERS, BESIDE = HINT["byline"], HINT["others"], HINT["beside"]
 _ROLES = {
     "navigation": "nav", "menu": "nav", "menubar": "nav", "banner": "header", "contentinfo": "footer", "main": "main",
     "complementary": "sidebar", "article": "article", "search": "search", "dialog": "modal", "alertdialog": "modal",

@@ -1,5 +1,5 @@
-"""Title, meta tags, links and text of HTML come from one walk over one tree, since building the tree costs most. XHTML
-is converted to HTML first."""
+"""A page as its title, meta tags, links and text: from one walk over one tree, since building the tree costs most.
+XHTML is converted to HTML first."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import html
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property
 
 from lxml import etree
-from selectolax.lexbor import LexborHTMLParser
+from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from cc_pipeline.documents.headers import split_content_type
 from cc_pipeline.documents.html.bounds import bounded
-from cc_pipeline.documents.html.scan import body_text, collected, links_of
-from cc_pipeline.documents.html.scan_py import Collected, Place, ScanLimits
-from cc_pipeline.documents.html.tree_builder import build_shallow_tree, build_tree
-from cc_pipeline.documents.html.urls import Resolved, browser_resolver, domain_of, shown_host
+from cc_pipeline.documents.html.links import base_resolver, page_links
+from cc_pipeline.documents.html.marks import Mark, WalkedPage, WalkLimits, WalkOptions
+from cc_pipeline.documents.html.tables import Tables
+from cc_pipeline.documents.html.tree_builder import Built, build_shallow_tree, build_tree
+from cc_pipeline.documents.html.urls import Resolved, browser_resolver
+from cc_pipeline.documents.html.walk import walk
 from cc_pipeline.documents.page import Limits, Link
 
 _VOID = "area|base|basefont|bgsound|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr"
@@ -33,22 +35,12 @@ _SWALLOWING = re.compile(r"<(script|style|title|textarea|iframe|noscript|noembed
 #: A page of more characters is not read as XML.
 _MAX_XML_CHARS = 4 * 1024 * 1024
 
-#: The maximum length of a base element's URL; each link of a page can be as long again.
-_BASE_CHARS = 2_048
-
-#: An address in a srcset, with the commas around it.
-_CANDIDATE = re.compile(r"[\s,]*+(\S++)")
-#: The descriptors after an address, up to the next comma; commas in brackets do not count (HTML, 4.8.4.2.2).
-_DESCRIPTORS = re.compile(r"(?:[^,(]++|\([^)]*+\)?)*+")
-_MAX_CANDIDATES = 64
-#: A scheme and a host in lower case, before a path.
-_ROOT = re.compile(r"https?://[a-z0-9.-]+(?=/)")
-#: The resolved roots of linked sites: pages of a site link to the same ones.
-_ROOTS: dict[str, Place] = {}
-_MAX_ROOTS = 65_536
 #: The attributes that can be a meta tag's key, the most important first.
 META_KEYS = ("name", "property", "http-equiv", "itemprop")
 _JSON_LD = "application/ld+json"
+#: Elements with facts about a page; real pages have a tenth.
+_MAX_FACTS = 20_000
+_NO_BASE = browser_resolver("")
 
 
 def as_html(text: str) -> str | None:
@@ -86,10 +78,11 @@ def _character(reference: re.Match[str]) -> str:
     return reference.group(0) if reference.group(1) in _OF_XML else html.escape(html.unescape(reference.group(0)))
 
 
-@dataclass(slots=True)
+@dataclass
 class HtmlDocument:
     """The content of one HTML page. ``meta_tags`` are rows of the 2012 document; ``json_ld`` the scripts' texts;
-    ``cut`` is the markup within the limits if some was removed, ``work`` the open elements at each tag, summed."""
+    ``cut`` is the markup within the limits if some was removed, ``work`` the open elements at each tag, summed.
+    ``resolve`` makes the page's references absolute."""
 
     title: str | None = None
     meta_tags: list[dict[str, object]] = field(default_factory=list)
@@ -100,10 +93,18 @@ class HtmlDocument:
     flags: set[str] = field(default_factory=set)
     cut: bytes | None = None
     work: int = 0
+    tree: LexborHTMLParser | None = None
+    page: WalkedPage | None = None
+    resolve: Callable[[str], Resolved] = field(default=_NO_BASE)
 
+    @property
+    def facts(self) -> list[Mark]:
+        return self.page.facts if self.page is not None else []
 
-#: Another reader of the tree, called while the tree is complete.
-TreeReader = Callable[[LexborHTMLParser, HtmlDocument, Callable[[str], Resolved]], None]
+    @cached_property
+    def tables(self) -> Tables | None:
+        """The tables of the main content, if they were asked for and the page has a body."""
+        return Tables.from_raw(self.page.tables) if self.page is not None and self.page.tables is not None else None
 
 
 def parse_html(
@@ -115,133 +116,95 @@ def parse_html(
     item_index: int | None = None,
     links: bool = True,
     charset: str = "UTF-8",
-    read_tree: TreeReader | None = None,
+    with_tables: bool = False,
 ) -> HtmlDocument:
     """Reads a page or a fragment of one.
 
     ``url`` is the base of relative links, unless the page has a ``base``. Links are resolved as browsers do
     (``charset`` is the page's, by the standard's name). ``utf8`` is the text as UTF-8, if the caller has it. Content
     beyond ``limits`` is left out and flagged, before the tree is built if it would cost the builder too much.
-    ``read_tree`` is called once with the tree (only scripts and styles are removed by then), the document so far, and
-    the resolver of the page's references."""
+    ``with_tables``: the tables of the main content are made too."""
     document = HtmlDocument()
     full_markup = text.encode("utf-8", "replace") if utf8 is None else utf8
-    markup, document.work, is_small = bounded(full_markup, limits, document.flags)
-    tree, markup, work = build_tree(markup, limits, document.flags, is_small=is_small)
-    document.work = max(document.work, work)
+    built = _build(full_markup, limits, document.flags)
+    document.work = built.work
+    document.page, document.tree, markup = _walk(built, limits, document.flags, links=links, with_tables=with_tables)
     if markup is not full_markup:
         document.cut = markup
-    scan_limits = ScanLimits(
-        limits.links if links else 0,
-        limits.meta_tags,
-        limits.attributes,
-        limits.attribute_chars,
-        limits.text_chars,
-    )
-    within_bounds = partial(_bounded, limits=limits, flags=document.flags)
-    tags = collected(tree, scan_limits, within_bounds)
-    if tags.depth > 2 * limits.depth:
-        tree, document.cut = build_shallow_tree(markup, limits, document.flags, _measure_depth)
-        tags = collected(tree, scan_limits, within_bounds)
-    _finish_tags(tags, document, limits)
-    resolve = _finish_links(tags, document, charset, url, limits, item_index, links=links)
-    if read_tree is not None:
-        read_tree(tree, document, resolve)
-    document.body_text = body_text(tree)
-    if len(document.body_text) > limits.text_chars:
-        document.flags.add("text_cut")
-        document.body_text = document.body_text[: limits.text_chars]
+    _read_tags(document, limits)
+    document.resolve, is_base_usable = base_resolver(document.facts, url, charset)
+    if not is_base_usable:
+        document.flags.add("base_unusable")
+    if links:
+        document.links, links_cut, text_cut = page_links(document.page, document.resolve, limits, item_index)
+        cuts = {"links_cut": links_cut or document.page.links_cut, "text_cut": text_cut}
+        document.flags.update(flag for flag, is_cut in cuts.items() if is_cut)
     return document
 
 
-def _measure_depth(tree: LexborHTMLParser) -> int:
-    return collected(tree, ScanLimits(0, 0, 0, 0, 0), dict).depth
+def _build(markup: bytes, limits: Limits, flags: set[str]) -> Built:
+    """Builds the tree of a page, or of the content of a ``noscript``."""
+    within_limits, work, is_small = bounded(markup, limits, flags)
+    built = build_tree(within_limits, limits, flags, is_small=is_small)
+    return built._replace(work=max(work, built.work))
 
 
-def _finish_tags(tags: Collected, document: HtmlDocument, limits: Limits) -> None:
-    document.title = tags.titles[0] if tags.titles else None
-    if len(document.title or "") > limits.text_chars:
+def _walk(
+    built: Built, limits: Limits, flags: set[str], *, links: bool, with_tables: bool
+) -> tuple[WalkedPage, LexborHTMLParser, bytes]:
+    """Walks over a tree, or if that is too deep over one that is not. Returns what it read, the tree, its markup."""
+
+    def bound(attributes: dict[str, str]) -> dict[str, str]:
+        cut = {name: value[: limits.attribute_chars] for name, value in list(attributes.items())[: limits.attributes]}
+        if cut != attributes:
+            flags.add("attributes_cut")
+        return cut
+
+    def parse(content: bytes) -> LexborNode | None:
+        return _build(content, limits, flags).tree.root
+
+    def measure(tree: LexborHTMLParser) -> int:
+        return _walk_tree(tree, WalkLimits(0, 0, 0, 0, 0, 0, 0), WalkOptions(False, False, dict, parse)).depth
+
+    tables = (limits.text_chars, limits.elements)
+    marks = (limits.links if links else 0, limits.meta_tags, _MAX_FACTS, limits.attributes, limits.attribute_chars)
+    options = WalkOptions(with_tables, False, bound, parse)
+    tree, markup = built.tree, built.markup
+    page = _walk_tree(tree, WalkLimits(*tables, *marks), options)
+    if page.depth > 2 * limits.depth:
+        tree, markup = build_shallow_tree(built.markup, limits, flags, measure)
+        page = _walk_tree(tree, WalkLimits(*tables, *marks), options)
+    if page.has_references:
+        page = _walk_tree(tree, WalkLimits(*tables, *marks), options._replace(with_ids=True))
+    return page, tree, markup
+
+
+def _walk_tree(tree: LexborHTMLParser, limits: WalkLimits, options: WalkOptions) -> WalkedPage:
+    if tree.root is None:
+        return WalkedPage("", "", b"", [], [], None, 0, False, False, False, False)
+    return walk(tree.root, limits, options)
+
+
+def _read_tags(document: HtmlDocument, limits: Limits) -> None:
+    """Reads title, meta tags, attributes of the root, scripts of data, and the text."""
+    page = document.page
+    assert page is not None
+    for mark in page.facts:
+        tag, attributes, raw = mark.tag, mark.attributes, mark.raw
+        if tag == "meta":
+            name = next((attributes[key] for key in META_KEYS if key in attributes), None)
+            document.meta_tags.append({"name": name, "content": attributes.get("content"), "attributes": attributes})
+        elif tag == "html":
+            document.html_attributes = document.html_attributes or attributes
+        elif tag == "title":
+            document.title = document.title or raw or None
+        elif tag == "script" and raw and split_content_type(attributes.get("type"))[0] == _JSON_LD:
+            document.json_ld.append(raw)
+    document.body_text = page.text[: limits.text_chars]
+    if len(page.text) > limits.text_chars or len(document.title or "") > limits.text_chars:
         document.flags.add("text_cut")
-        document.title = tags.titles[0][: limits.text_chars]
-    for attributes in tags.metas:
-        name = None
-        for key in META_KEYS:
-            if key in attributes:
-                name = attributes[key]
-                break
-        document.meta_tags.append({"name": name, "content": attributes.get("content"), "attributes": attributes})
-    if tags.metas_cut:
+        document.title = document.title and document.title[: limits.text_chars]
+    if page.metas_cut:
         document.flags.add("meta_cut")
-    document.html_attributes = next(filter(None, tags.roots), {})
-    document.json_ld = [text for kind, text in tags.scripts if split_content_type(kind)[0] == _JSON_LD]
-
-
-def _split_srcset(value: str, max_urls: int) -> list[str]:
-    """Returns the image addresses of a srcset: descriptors follow each, up to a comma. Addresses may have commas."""
-    urls: list[str] = []
-    position = 0
-    for _ in range(_MAX_CANDIDATES):
-        candidate = _CANDIDATE.match(value, position)
-        if candidate is None or len(urls) >= max_urls:
-            break
-        href = candidate.group(1)
-        position = candidate.end()
-        if href[-1] == ",":
-            href = href.rstrip(",")
-        elif descriptors := _DESCRIPTORS.match(value, position):
-            position = descriptors.end()
-        if href:
-            urls.append(href)
-    return urls
-
-
-def _bounded(attributes: dict[str, str], limits: Limits, flags: set[str]) -> dict[str, str]:
-    """Cuts attributes to the limits on number and length."""
-    bound = limits.attribute_chars
-    cut = {name: value[:bound] for name, value in list(attributes.items())[: limits.attributes]}
-    if cut != attributes:
-        flags.add("attributes_cut")
-    return cut
-
-
-def _finish_links(
-    tags: Collected,
-    document: HtmlDocument,
-    charset: str,
-    url: str,
-    limits: Limits,
-    item_index: int | None,
-    *,
-    links: bool,
-) -> Callable[[str], Resolved]:
-    """Makes the links of the collected tags. Returns the resolver of the page's references."""
-    resolve = browser_resolver(url, charset)
-    if written := next((attributes["href"] for attributes in tags.bases if "href" in attributes), ""):
-        base, base_host = resolve(written) if len(written) <= _BASE_CHARS else (None, None)
-        if base and base_host:
-            resolve = browser_resolver(base, charset)
-        else:
-            document.flags.add("base_unusable")
-    places: dict[str, Place] = {}
-
-    def place(href: str) -> Place:
-        absolute, host = resolve(href)
-        domain, display_host = (domain_of(host), shown_host(host)) if host else (None, None)
-        places[href] = resolved = absolute, host, domain, display_host
-        if absolute == href and (root := _ROOT.match(href)):
-            if len(_ROOTS) >= _MAX_ROOTS:
-                _ROOTS.clear()
-            _ROOTS[root[0]] = resolved
-        return resolved
-
-    top, host, domain, display_host = place("/")
-    page_root = (top.removesuffix("/"), host, domain, display_host) if top and _ROOT.match(top) else None
-    link_limits = (limits.links, limits.attribute_chars)
-    document.links, is_truncated, text_cut = links_of(
-        tags.links, places, place, page_root, _ROOTS, _split_srcset, item_index, *link_limits
-    )
-    if text_cut:
-        document.flags.add("text_cut")
-    if links and (is_truncated or tags.links_cut):
-        document.flags.add("links_cut")
-    return resolve
+    if page.facts_cut:
+        document.flags.add("facts_cut")

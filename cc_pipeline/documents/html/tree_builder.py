@@ -21,8 +21,8 @@ from cc_pipeline.documents.page import Limits
 
 #: Formatting elements that may be open at no cost. Beyond that each counts as an element in each block that reopens it.
 _FREE_FORMATTING = 24
-#: Bytes of the shortest tag, and of the smallest piece.
-_TAG_BYTES, _MIN_PIECE = 3, 96
+#: Bytes of the shortest tag, and of the smallest and the largest piece.
+_TAG_BYTES, _MIN_PIECE, _MAX_PIECE = 3, 96, 1 << 18
 _TAG_START = re.compile(rb"<(?=[a-zA-Z/!?])")
 #: The content of a tree before its page is fed. A document keeps its mode when it is emptied, and the builder sets the
 #: mode only if a page has no document type, or an old one.
@@ -158,10 +158,11 @@ READABLE = _lexbor is not None
 def build_tree(markup: bytes, limits: Limits, flags: set[str], *, is_small: bool = False) -> Built:
     """Builds the tree of UTF-8 markup with at most about twice ``limits.depth`` open elements. Returns it with its
     markup: the same object if the page is within its limits. Adds the limits that were reached to ``flags``. A small
-    page (``Bounded.is_small``) is built at once."""
+    page (``Bounded.is_small``) is built at once. What is in a ``noscript`` is text, as in
+    browsers."""
     if _lexbor is None or is_small or len(markup) <= _TAG_BYTES * limits.depth:
-        return Built(LexborHTMLParser(markup), markup, 0)
-    tree = LexborHTMLParser(_STANDARD)
+        return Built(LexborHTMLParser(markup, scripting=True), markup, 0)
+    tree = LexborHTMLParser(_STANDARD, scripting=True)
     end, reached, work = _feed(_lexbor, tree, markup, limits, None)
     if reached is None:
         return Built(tree, markup, work)
@@ -173,7 +174,7 @@ def build_tree(markup: bytes, limits: Limits, flags: set[str], *, is_small: bool
         kept_markup = markup[:end] + without_tags(markup[end:])
     # The cut may be within a value: its words would be attributes.
     kept_markup = bounded(kept_markup, limits, flags).markup
-    return Built(LexborHTMLParser(kept_markup), kept_markup, work)
+    return Built(LexborHTMLParser(kept_markup, scripting=True), kept_markup, work)
 
 
 def build_shallow_tree(
@@ -193,13 +194,12 @@ def build_shallow_tree(
         tried = markup[: tags[middle]] + without_tags(markup[tags[middle] :])
         reached = {"nesting_cut"}
         tried = bounded(tried, limits, reached).markup
-        if measure(LexborHTMLParser(tried)) <= 2 * limits.depth:
+        if measure(LexborHTMLParser(tried, scripting=True)) <= 2 * limits.depth:
             shallow, kept_markup, cut = middle, tried, reached
         else:
             deep = middle
     flags |= cut
-    # A tree that was measured may lack its scripts.
-    return LexborHTMLParser(kept_markup), kept_markup
+    return LexborHTMLParser(kept_markup, scripting=True), kept_markup
 
 
 def _feed(
@@ -239,5 +239,9 @@ def _piece_end(markup: bytes, position: int, room: int, *, single: bool) -> int:
     if single:
         following = markup.find(b"<", position + 1)
         return following if following >= 0 else len(markup)
-    end = position + max(_TAG_BYTES * room, _MIN_PIECE)
+    size = max(_TAG_BYTES * room, _MIN_PIECE)
+    # most bytes of a page open nothing
+    while size < _MAX_PIECE and markup.count(b"<", position, position + 2 * size) <= room:
+        size *= 2
+    end = position + size
     return end if end >= len(markup) else max(markup.rfind(b"<", position + 1, end), 0) or end

@@ -1,50 +1,57 @@
-"""A page as tables of its elements and blocks, from one pass over every node of its tree. Main content and Markdown are
-built on them.
+"""The walk over a page: each node is visited once. What a browser shows is decided here, for all texts of the page.
 
-A block is a run of text without a boundary: no block-level element, no two line breaks. White space in it is collapsed,
-a single ``<br>`` is a line feed, ``pre`` stays unchanged. Left out are programs and styles, hidden elements
-(``hidden``, ``display:none``, ``aria-hidden``, a closed dialog), ``noscript``, forms' choices, drawings, and the
-readings of ruby. A shadow tree that the page declares is read in its place.
+Not shown is what the HTML standard does not render (15.3.1): ``hidden``, ``template``, ``noscript``, a closed dialog,
+and what an inline style does not display or makes invisible. A declarative shadow tree is shown before its host's
+children. As readers can open it, what is in a closed ``details`` is shown; so are a hidden ``html`` and ``body``, which
+a script shows. The document of 2012 also has the links and meta tags in a ``noscript``.
+
+The main content has less than a browser shows: no choices, drawings, readings of ruby, links to edit, and no copies for
+those who see (``aria-hidden``). Its blocks are runs of text without a boundary: no block-level element, no two line
+breaks. White space in it is collapsed, a single ``<br>`` is a line feed, ``pre`` stays unchanged.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
+
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from cc_pipeline import compiled
 from cc_pipeline.documents.html.lexbor import NUMBERS, Page
-from cc_pipeline.documents.html.tables import Blocks, Elements, Raw, Walk
-from cc_pipeline.documents.html.tags import CLASSES, HINT_WORDS, INSIDES, ROLE_WORDS, TAGS
-from cc_pipeline.documents.html.walk_py import walked_plainly
+from cc_pipeline.documents.html.marks import Mark, WalkedPage, WalkLimits, WalkOptions
+from cc_pipeline.documents.html.tags import (
+    BESIDE,
+    FOREIGN_ROLES,
+    HINT,
+    HINT_WORDS,
+    INSIDES,
+    LINK_KEYS,
+    ROLE_WORDS,
+    ROLES,
+    SRCSETS,
+    SVG_LINK_KEYS,
+    TAGS,
+)
+from cc_pipeline.documents.html.walk_py import walk_plainly
+from cc_pipeline.documents.page import Link
 
 
-def walk(root: LexborNode, *, chars: int, elements: int) -> Walk:
-    """Returns the tables of all nodes below ``root``, a page's ``body``; at most so many ``chars`` and ``elements``."""
-    raw = _compiled(root, chars, elements) if COMPILED else walked_plainly(root, chars, elements)
-    text, element_columns, block_columns, paths, addresses, cut = raw
-    of_elements = np.frombuffer(element_columns, np.int32).reshape(len(Elements._fields), -1)
-    of_blocks = np.frombuffer(block_columns, np.int32).reshape(len(Blocks._fields), -1)
-    return Walk(
-        text,
-        Elements(*of_elements),
-        Blocks(*of_blocks),
-        np.frombuffer(paths, np.uint64),
-        np.frombuffer(addresses, np.uint64),
-        cut,
-    )
+def walk(root: LexborNode, limits: WalkLimits, options: WalkOptions) -> WalkedPage:
+    """Visits all nodes from the root element of a page on. Raises nothing but what ``options.parse`` raises."""
+    return (walk_compiled if COMPILED else walk_plainly)(root, limits, options)
 
 
-def _compiled(root: LexborNode, chars: int, elements: int) -> Raw:
-    return _walked(root.mem_id, chars, elements)
+def walk_compiled(root: LexborNode, limits: WalkLimits, options: WalkOptions) -> WalkedPage:
+    return WalkedPage(*_walked(root.mem_id, *limits, *options))
 
 
 #: The page on which both walks are compared on import: it has everything that needs Lexbor's own structs.
 _SAMPLE = (
-    "<body class='has-sidebar'><nav id=topMenu><a href=/>Home</a></nav><article><h1>A title of a page</h1><p>One, two."
-    "<i class='a editsection'>no</i><br>Three<br><br>four \u6f22<ruby>\u6f22<rt>kan</rt></ruby></p><pre>  a\n\n b "
-    "</pre><x-y><template shadowrootmode=open>shadow</template></x-y><p hidden>unseen"
-    "<math><mi>x</mi><annotation>x</annotation></math></article><script>no</script>"
+    "<html lang=en><title>T</title><base href=/x><meta name=a content='b'><body class='has-sidebar'><nav id=topMenu>"
+    "<a href=/ rel=author>Home</a></nav><article><h1>A title of a page</h1><p>One, two.<i class='a editsection'>no</i>"
+    "<br>Three<br><br>four \u6f22<ruby>\u6f22<rt>kan</rt></ruby></p><pre>  a\n\n b </pre><x-y><template "
+    "shadowrootmode=open>shadow</template></x-y><p hidden>unseen<math><mi>x</mi><annotation>x</annotation></math>"
+    "</article><svg><a xlink:href=s>y</a></svg><script type='application/ld+json'>{}</script><img srcset='i 2x'>"
 )
 
 
@@ -60,12 +67,26 @@ def _check() -> bool:
             numbers[tag_id] = number
         else:
             names.append((tag.encode(), number, True))
+    tables = (
+        bytes(numbers),
+        ROLES,
+        INSIDES,
+        FOREIGN_ROLES,
+        HINT["byline"],
+        HINT["edit"],
+        BESIDE,
+        names,
+        HINT_WORDS,
+        ROLE_WORDS,
+    )
     try:
-        _set_up(page.reference_nodes, bytes(numbers), names, CLASSES, INSIDES, HINT_WORDS, ROLE_WORDS)
+        _set_up(page.reference_nodes, *tables, TAGS, LINK_KEYS, SVG_LINK_KEYS, SRCSETS, Mark, Link)
     except ImportError:
         return False
-    sample = LexborHTMLParser(_SAMPLE).body
-    return sample is not None and _compiled(sample, 1_000, 1_000) == walked_plainly(sample, 1_000, 1_000)
+    sample = LexborHTMLParser(_SAMPLE, scripting=True)
+    root: Any = sample.root
+    arguments = WalkLimits(1_000, 1_000, 9, 9, 99, 9, 99), WalkOptions(True, False, dict, lambda _: None)
+    return walk_compiled(root, *arguments) == walk_plainly(root, *arguments)
 
 
 _set_up, _walked = compiled("documents.html._walk", "set_up"), compiled("documents.html._walk", "walked")

@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from selectolax.lexbor import LexborHTMLParser
 
-from cc_pipeline.documents.about.marks import Marks
+from cc_pipeline.documents.about.statements import Facts
 from cc_pipeline.documents.html.urls import browser_resolver
 from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
-from cc_pipeline_tests.documents.pages import page
+from cc_pipeline_tests.documents.pages import page, read
 
 EXTRUCT = CORPUS / "html_text_metadata" / "extruct"
 BASE = "http://www.example.com/index.html"
@@ -30,9 +29,9 @@ def row(markup: str, **options: Any) -> dict[str, Any]:
 
 
 def items(markup: str, base: str = BASE) -> list[dict[str, Any]]:
-    marks = Marks(Limits())
-    marks.collect(LexborHTMLParser(markup), browser_resolver(base))
-    return [json.loads(each.value) for each in marks.structured()]
+    document = read(markup, base)
+    assert document.page is not None
+    return [json.loads(each.value) for each in Facts(document.page, document.resolve, Limits()).structured()]
 
 
 def test_microdata_is_the_standards_json() -> None:

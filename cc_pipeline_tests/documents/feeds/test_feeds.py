@@ -125,7 +125,7 @@ def test_texts_of_a_feed_are_read_as_those_of_a_page() -> None:
         f"<rss><channel><title>A &amp;amp; B</title><description>{body}</description>{item}</channel></rss>"
     )
     assert parsed.text is not None
-    assert parsed.text["text"] == "A & B It\u2019s the end. Next one. Tom & Jerry It\u2019s the end. Next one ."
+    assert parsed.text["text"] == "A & B It\u2019s the end. Next one. Tom & Jerry It\u2019s the end. Next one."
     assert (parsed.text["title"], parsed.text["description"]) == ("A & B", "It\u2019s the end. Next one.")
     assert [row["title"] for row in parsed.feed_items] == ["Tom & Jerry"]
     assert [(link.url, link.text, link.item_index) for link in parsed.links] == [("https://example.com/x", "one", 0)]

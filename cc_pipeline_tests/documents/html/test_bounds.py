@@ -8,10 +8,11 @@ from collections.abc import Callable
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from cc_pipeline.documents.html import bounds, scan, scan_py, tree_builder
+from cc_pipeline.documents.html import bounds, tree, tree_builder
 from cc_pipeline.documents.html.bounds import bounded, scanned, scanned_plainly
-from cc_pipeline.documents.html.scan_py import Collected
+from cc_pipeline.documents.html.marks import WalkedPage
 from cc_pipeline.documents.html.tree import parse_html
+from cc_pipeline.documents.html.walk import walk_compiled, walk_plainly
 from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline_tests.documents.pages import page
@@ -147,11 +148,11 @@ MISNESTED = ("<form><div></form>", "<select><desc><select><nobr><a><b>", "<a><ma
 def test_no_tree_is_deeper_than_twice_the_bound(unit: str, is_readable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not is_readable:
         monkeypatch.setattr(tree_builder, "_lexbor", None)
-    depths: list[int] = []
     markup = "<title>T</title><p>first" + unit * 3_000 + "<p>last"
-    document = parse_html(markup, "http://a/", LIMITS, read_tree=lambda tree, *_: depths.append(_deepest(tree)))
+    document = parse_html(markup, "http://a/", LIMITS)
     assert document.flags == {"nesting_cut"}
-    assert 500 < depths[0] <= 2 * LIMITS.depth
+    assert document.tree is not None
+    assert 500 < _deepest(document.tree) <= 2 * LIMITS.depth
     assert document.title == "T"
     assert document.body_text.split() == ["first", "last"]
 
@@ -193,9 +194,9 @@ def test_a_tree_too_deep_is_cut_where_it_becomes_so() -> None:
     assert document.body_text.split() == ["x"] * 600 + ["tail"]
 
 
-@pytest.mark.parametrize("collect", [scan.collected, scan_py.collected_plainly])
-def test_a_tree_too_deep_keeps_its_scripts(collect: Callable[..., Collected], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cc_pipeline.documents.html.tree.collected", collect)
+@pytest.mark.parametrize("walk", [walk_compiled, walk_plainly])
+def test_a_tree_too_deep_keeps_its_scripts(walk: Callable[..., WalkedPage], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree, "walk", walk)
     described = '<script type="application/ld+json">{"a": 1}</script><p>text'
     document = parse_html(described + "<form><div></form>" * 1_100, "http://a/", LIMITS)
     assert document.flags == {"nesting_cut"}

@@ -11,24 +11,17 @@ from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.html import content, model
 from cc_pipeline.documents.html.content import (
-    WEIGHTS,
     Extractor,
     MainContent,
-    article_of,
-    blocks_of,
-    extracted,
+    extract,
     main_content,
-    minimal_markup,
-    weighed,
 )
 from cc_pipeline.documents.html.content_selection import content_of
 from cc_pipeline.documents.html.features import holders, take_neighbours, windows
-from cc_pipeline.documents.html.urls import browser_resolver
-from cc_pipeline.documents.html.walk import walk
 from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.settings import EXTRACTORS
-from cc_pipeline_tests.documents.pages import page
+from cc_pipeline_tests.documents.pages import page, read, tables_of
 
 SENTENCES = [
     f"Sentence {number} tells of the river, the old mill beside it and the people who crossed the bridge in spring, "
@@ -65,19 +58,23 @@ def test_a_list_of_articles_keeps_its_headlines() -> None:
         assert found.count("Sentence") == len(SENTENCES)
 
 
+def extracted(markup: str, extractor: Extractor, *, with_markdown: bool = False) -> MainContent:
+    return extract(read(markup, "https://example.org/a/b"), markup, extractor, with_markdown=with_markdown)
+
+
 def test_others_are_asked_about_a_page_in_doubt_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     texts = [" ".join(f"word{number}of{each}" for number in range(30)) for each in range(6)]
 
-    def quality(markup: str, *_: object) -> MainContent:
+    def by_trafilatura(markup: str) -> str:
         asked.append(markup)
-        return MainContent(texts[3], None, "trafilatura 0")
+        return texts[3]
 
-    monkeypatch.setattr(content, "_quality", quality)
+    monkeypatch.setattr(content, "_trafilatura_text", by_trafilatura)
     assert extracted(ARTICLE, "auto") == extracted(ARTICLE, "fast")
     assert not asked
-    monkeypatch.setattr(content, "likelihoods", lambda walk, _: np.full(len(walk.blocks.chars), 0.35, np.float32))
-    monkeypatch.setattr(content, "article_of", lambda _: "\n".join(texts[3:5]))
+    monkeypatch.setattr(content, "likelihoods", lambda tables, _: np.full(len(tables.blocks.chars), 0.35, np.float32))
+    monkeypatch.setattr(content, "_resiliparse_text", lambda _: "\n".join(texts[3:5]))
     markup = f"<body>{''.join(f'<p>{text}' for text in texts)}"
     assert extracted(markup, "fast").text == "\n".join(texts[3:5])
     assert extracted(markup, "auto").text == texts[3]
@@ -85,8 +82,8 @@ def test_others_are_asked_about_a_page_in_doubt_alone(monkeypatch: pytest.Monkey
     assert extracted(markup + " " * 2_000_001, "auto") == extracted(markup, "fast")
     assert asked == [markup]
     # and nobody believes one that lost most of what the others have
-    monkeypatch.setattr(content, "likelihoods", lambda walk, _: np.full(len(walk.blocks.chars), 0.55, np.float32))
-    monkeypatch.setattr(content, "article_of", lambda _: "\n".join(texts[:5]))
+    monkeypatch.setattr(content, "likelihoods", lambda tables, _: np.full(len(tables.blocks.chars), 0.55, np.float32))
+    monkeypatch.setattr(content, "_resiliparse_text", lambda _: "\n".join(texts[:5]))
     assert extracted(markup, "auto").text == "\n".join(texts[:5])
 
 
@@ -126,9 +123,7 @@ def test_a_box_of_facts_before_the_text_is_kept_and_a_table_of_links_is_not() ->
     facts = "".join(f"<tr><th>Fact {n}</th><td><a href=/m>River number {n}</a>, {n} miles</td></tr>" for n in range(5))
     links = "".join(f"<tr><td><a href=/{n}>Headline {n} of another page</a></td></tr>" for n in range(5))
     tables = f"<table class=infobox>{facts}</table><table class=navbox>{links}</table><table>{links}</table>"
-    body = LexborHTMLParser(f"<body><table class=infobox>{facts}</table><div>{tables}{PARAGRAPHS}</div></body>").body
-    assert body
-    seen = walk(body, chars=10**6, elements=10**5)
+    seen = tables_of(f"<body><table class=infobox>{facts}</table><div>{tables}{PARAGRAPHS}</div></body>")
     texts = [seen.text_of(block) for block in range(len(seen.blocks.chars))]
     # the trees doubt all tables
     likely = np.array([0.9 if text.startswith("Sentence") else 0.1 for text in texts], np.float32)
@@ -145,9 +140,7 @@ POST = (
 
 def _kept_of(markup: str, likelihoods: dict[str, float]) -> list[str]:
     """The blocks that are kept; each as likely as is said of how it begins, others surely content."""
-    body = LexborHTMLParser(markup).body
-    assert body
-    seen = walk(body, chars=10**6, elements=10**5)
+    seen = tables_of(markup)
     texts = [seen.text_of(block) for block in range(len(seen.blocks.chars))]
     likely = [next((share for begin, share in likelihoods.items() if text.startswith(begin)), 0.95) for text in texts]
     return content_of(seen, np.array(likely, np.float32)).text.split("\n")
@@ -186,9 +179,7 @@ HAN = ("<p>" + "\u6587" * 60 + "</p>") * 3
     ],
 )
 def test_forms_and_boxes_are_taken_out_where_they_are_small(within: str, out: bool) -> None:
-    body = LexborHTMLParser(f"<body><main>{HAN}{within}{HAN}</main>").body
-    assert body
-    seen = walk(body, chars=10**6, elements=10**5)
+    seen = tables_of(f"<body><main>{HAN}{within}{HAN}</main>")
     found = content_of(seen, np.full(len(seen.blocks.chars), 0.9, np.float32)).text
     first = LexborHTMLParser(within).text(separator="\n").strip().split("\n")[0]
     assert (first.strip() not in found) == out
@@ -196,9 +187,7 @@ def test_forms_and_boxes_are_taken_out_where_they_are_small(within: str, out: bo
 
 @pytest.mark.parametrize("markup", [ARTICLE, LIST, "<p>x", "<p>x<p>y"])
 def test_what_lies_around_a_block_is_what_plain_loops_find(markup: str) -> None:
-    tree = LexborHTMLParser(markup)
-    assert tree.body
-    seen = walk(tree.body, chars=10**6, elements=10**5)
+    seen = tables_of(markup)
     element, count = seen.elements, len(seen.blocks.chars)
     chain = holders(seen)
     near = np.stack(take_neighbours(np.arange(count, dtype=np.float32)), 1).tolist()
@@ -236,7 +225,7 @@ def test_main_content_has_its_bound() -> None:
 
 @pytest.mark.parametrize("extractor", ["fast", "quality"])
 def test_markdown_on_request(extractor: Extractor) -> None:
-    found = extracted(ARTICLE, extractor, resolve=browser_resolver("https://example.org/a/b"), markdown=True)
+    found = extracted(ARTICLE, extractor, with_markdown=True)
     assert found.markdown is not None
     assert "[the archive](https://example.org/about?a=1&b=2)" in found.markdown
     assert SENTENCES[3] in found.markdown
@@ -256,24 +245,10 @@ def test_markdown_has_the_addresses_of_the_links() -> None:
     assert f"]({address})" in parsed.text["main_content_markdown"]
 
 
-def test_a_block_that_spans_lines_and_entities() -> None:
-    blocks = blocks_of(
-        '<p>One &lt;b&gt;<br>\ntwo <a href="x>y">a &amp; b</a></p>\n\nbare <a href="/">z\n<h2>H</h2>\n<br>'
-    )
-    assert [tuple(block) for block in blocks] == [
-        ("p", "One <b>", 0, 0),
-        ("p", "two a & b", 5, 1),
-        ("", "bare z", 1, 1),
-        ("h2", "H", 0, 0),
-    ]
-    assert weighed(blocks).shape == (len(blocks), len(WEIGHTS))
-
-
 @pytest.mark.parametrize("markup", ["", "<p>", "<body></body>", "<p>&nbsp;</p>", "<a href=x>" * 50, "\x00"])
 def test_pages_without_content(markup: str) -> None:
     assert (main_content(markup, "fast") or "").strip("\ufffd") == ""
     assert extracted(markup, "auto").extractor
-    assert article_of(minimal_markup(markup)).strip("\ufffd\n") == ""
 
 
 def test_many_blocks_are_kept_as_they_are() -> None:
@@ -308,7 +283,7 @@ def test_markdown_is_written_of_text_with_control_characters() -> None:
     assert parsed.metadata["flags"] is None
 
 
-@pytest.mark.parametrize(("extractor", "broken"), [("fast", "likelihoods"), ("quality", "_quality")])
+@pytest.mark.parametrize(("extractor", "broken"), [("fast", "likelihoods"), ("quality", "_trafilatura_text")])
 def test_a_library_that_fails_on_a_page_costs_its_main_content_alone(
     extractor: Extractor, broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,9 +302,9 @@ def test_auto_and_markdown_fall_back_where_a_library_fails(monkeypatch: pytest.M
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a library's own fault")
 
-    monkeypatch.setattr(content, "_quality", fail)
+    monkeypatch.setattr(content, "_trafilatura_text", fail)
     assert "EUR" in (main_content(LIST, "auto") or "")
     monkeypatch.setattr(content, "_write_markdown", fail)
-    found = extracted(ARTICLE, "fast", markdown=True)
+    found = extracted(ARTICLE, "fast", with_markdown=True)
     assert (found.markdown, found.is_complete) == (None, False)
     assert found.text is not None

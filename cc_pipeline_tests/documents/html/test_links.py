@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cc_pipeline.documents.document2012.json import metadata_object
-from cc_pipeline.documents.html import tree
+from cc_pipeline.documents.html import links as page_links
 from cc_pipeline.documents.page import Link
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
@@ -96,13 +96,13 @@ def test_links_are_the_same_whatever_pages_were_read_before() -> None:
     def links() -> tuple[Link, ...]:
         return parse_page(page(markup)).links
 
-    tree._ROOTS.clear()
+    page_links._ROOTS.clear()
     alone = links()
     assert links() == alone
-    tree._ROOTS.update({str(number): ("", None, None, None) for number in range(tree._MAX_ROOTS)})
-    tree._ROOTS.pop("http://a.example")
+    page_links._ROOTS.update({str(number): ("", None, None, None) for number in range(page_links._MAX_ROOTS)})
+    page_links._ROOTS.pop("http://a.example")
     assert links() == alone
-    assert len(tree._ROOTS) < 10, "those of before make room"
+    assert len(page_links._ROOTS) < 10, "those of before make room"
 
 
 def test_links_made_elsewhere_belong_to_the_document() -> None:

@@ -14,13 +14,10 @@ from markdown_it.token import Token
 from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.html.markdown import Markdown, markdown
-from cc_pipeline.documents.html.tree import parse_html
-from cc_pipeline.documents.html.urls import browser_resolver
-from cc_pipeline.documents.page import Limits
 from cc_pipeline_tests.documents.html.markdown_pages import PAGES, expected
+from cc_pipeline_tests.documents.pages import read
 
 _READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-_RESOLVE = browser_resolver("https://example.org/docs/page.html")
 
 #: What is read: a block is a tuple of its name and what it has; text is a list of characters with their styles and
 #: link, white space between is one space without.
@@ -29,7 +26,8 @@ Char = tuple[str, frozenset[str], str | None]
 
 
 def _markdown(page: str, most_chars: int = 1_000_000, kept: set[int] | None = None) -> Markdown:
-    return markdown(LexborHTMLParser(page), lambda href: _RESOLVE(href)[0], most_chars, kept)
+    document = read(page)
+    return markdown(document, document.tables, most_chars, kept) if document.tables else Markdown("", False)
 
 
 # --- a page as a model: what is written as HTML, and what is to be read back
@@ -327,9 +325,10 @@ def test_what_stays_of_a_page(page: str, wanted: str | None) -> None:
 def test_only_what_is_kept_and_the_pictures_within_it() -> None:
     picture = "<img src=i.png alt=i>"
     page = f"<div>m {picture}</div>{picture}<ol><li>a<li>{picture}b<li>c</ol>{picture}<p>d<p>e{picture}"
-    tree = LexborHTMLParser(page)
-    kept = {tree.css("li")[at].mem_id for at in (1, 2)} | {tree.css("p")[0].mem_id}
-    found = markdown(tree, lambda href: f"https://h/{href}", 1_000, kept)
+    document = read(page, "https://h/")
+    assert document.tree is not None and document.tables is not None
+    kept = {document.tree.css("li")[at].mem_id for at in (1, 2)} | {document.tree.css("p")[0].mem_id}
+    found = markdown(document, document.tables, 1_000, kept)
     assert found == Markdown("2. ![i](https://h/i.png)b\n3. c\n\n![i](https://h/i.png)\n\nd", cut=False)
 
 
@@ -358,14 +357,7 @@ def test_no_page_is_longer_than_the_bound(page: str) -> None:
 
 def test_formulas_in_scripts_are_in_the_tree_that_is_looked_at() -> None:
     page = "<title>t</title><p>so <script type='math/tex'>x_1</script> it<script>no()</script> is</p>"
-    seen: list[str] = []
-    found = parse_html(
-        page,
-        "https://example.org/",
-        Limits(),
-        read_tree=lambda tree, _, resolve: seen.append(markdown(tree, lambda href: resolve(href)[0], 1_000).text),
-    )
-    assert (seen, found.body_text) == (["so $x_1$ it is"], "so it is")
+    assert (_markdown(page).text, read(page).body_text) == ("so $x_1$ it is", "so it is")
 
 
 @pytest.mark.parametrize("name", PAGES)

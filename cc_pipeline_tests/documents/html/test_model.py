@@ -6,15 +6,14 @@ import random
 
 import numpy as np
 import pytest
-from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.html import model
 from cc_pipeline.documents.html.features import nearest, nearest_plainly
-from cc_pipeline.documents.html.tables import Walk
+from cc_pipeline.documents.html.tables import Tables
 from cc_pipeline.documents.html.tags import NUMBER
-from cc_pipeline.documents.html.walk import walk
 from cc_pipeline_tests.documents.html.test_walk import TOKENS
 from cc_pipeline_tests.documents.layouts import layouts
+from cc_pipeline_tests.documents.pages import read, tables_of
 
 #: What an article has, beside what is odd.
 PARTS = (
@@ -26,14 +25,7 @@ PARTS = (
 TITLE = " Words of the title, and more of it "
 
 
-def tables(markup: str) -> Walk:
-    tree = LexborHTMLParser(markup)
-    body = tree.body or tree.root
-    assert body is not None
-    return walk(body, chars=1 << 22, elements=500_000)
-
-
-def assert_same(seen: Walk, title: str) -> None:
+def assert_same(seen: Tables, title: str) -> None:
     likely, rows = model.likelihoods_compiled(seen, title, *model.fitted())
     expected, expected_rows = model.likelihoods_plainly(seen, title, *model.fitted())
     assert rows.shape == expected_rows.shape
@@ -49,24 +41,24 @@ def test_the_compiled_pass_does_what_numpy_does(seed: int) -> None:
     assert model.COMPILED, "every machine that runs the tests has a compiler"
     chance = random.Random(seed)
     for _ in range(60):
-        seen = tables("".join(chance.choices(TOKENS + 3 * PARTS, k=chance.randint(1, 80))))
-        if len(seen.blocks.chars):
+        seen = read("".join(chance.choices(TOKENS + 3 * PARTS, k=chance.randint(1, 80)))).tables
+        if seen is not None and len(seen.blocks.chars):
             assert_same(seen, chance.choice((TITLE, "", "\u6f22\u5b57")))
 
 
 def test_an_element_of_a_block_that_comes_to_nothing_holds_none() -> None:
-    seen = tables("<p>text<pre> <b> </b></pre>")
+    seen = tables_of("<p>text<pre> <b> </b></pre>")
     assert seen.elements.last.max() == len(seen.blocks.chars) == 1
     assert_same(seen, "")
 
 
 def test_it_does_so_on_whole_pages() -> None:
     for page in layouts(1):
-        assert_same(tables(page.markup), "A title")
+        assert_same(tables_of(page.markup), "A title")
 
 
 def test_tables_and_trees_that_do_not_fit_are_refused() -> None:
-    seen = tables("<p>One<ul><li>two<li>three</ul>" * 3)
+    seen = tables_of("<p>One<ul><li>two<li>three</ul>" * 3)
     chance = random.Random(0)
     first, second = model.fitted()
     refused = 0

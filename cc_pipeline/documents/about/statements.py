@@ -1,5 +1,5 @@
-"""Facts about a page are spread over it, and parsing takes the tree apart. So one pass over the whole tree collects
-all that their readers need: headings, times, items, and ``meta`` tags by key."""
+"""What a page states about itself in its marks: headings, times, refreshes, items of microdata, and ``meta`` tags by
+key."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from selectolax.lexbor import LexborHTMLParser
-
-from cc_pipeline.documents.about.budget import Reading
-from cc_pipeline.documents.about.microdata import Microdata, written
+from cc_pipeline.documents.about.microdata import Microdata, Reading, written
 from cc_pipeline.documents.about.nodes import Node as Item
 from cc_pipeline.documents.about.nodes import Nodes, plain_text
-from cc_pipeline.documents.html.scan import Node, Rule, Selection, selected
+from cc_pipeline.documents.html.marks import Mark, WalkedPage
+from cc_pipeline.documents.html.tags import IS_INERT, IS_UNSEEN
 from cc_pipeline.documents.html.urls import Resolved
 from cc_pipeline.documents.page import Limits
 
@@ -26,14 +24,6 @@ _HEADING_CHARS = 1_000
 _MAX_TIMES = 50
 _MAX_ITEMS = 500
 _DEPTH = 16
-_MARKED_ELEMENTS = Selection(
-    (*_HEADINGS, "time"),
-    (
-        Rule("itemscope"),
-        Rule("itemprop"),
-        Rule("http-equiv", "=", "refresh"),
-    ),
-)
 
 
 @lru_cache(maxsize=4096)
@@ -95,40 +85,26 @@ class Structured(NamedTuple):
     value: str
 
 
-class Marks:
-    """The facts that ``collect`` collected; nodes of the tree are not kept."""
+class Facts:
+    """The headings that a page shows, its times, the contents of its refreshes, and its microdata."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.reading = Reading(limits)
+    def __init__(self, page: WalkedPage, resolve: Callable[[str], Resolved], limits: Limits) -> None:
+        self.reading = Reading(page, limits)
         self.headings: list[dict[str, Any]] = []
         self.times: list[Time] = []
-        self.refresh: str | None = None
-        self.microdata: list[Item] = []
-        self.loose: dict[str, list[Any]] = {}
-
-    def collect(self, tree: LexborHTMLParser, resolve: Callable[[str], Resolved]) -> None:
-        """Reads the tree."""
-        reading = self.reading
-        items = Microdata(reading, resolve)
-        marked_nodes = []
-        for node in selected(tree, _MARKED_ELEMENTS):
-            if not reading.node():
-                break
-            attributes = node.attributes
-            marked_nodes.append((node, node.tag or "", attributes))
-            if "itemscope" in attributes:
-                items.refer(attributes, node)
-        for node, tag, attributes in marked_nodes:
-            if tag in _HEADINGS:
-                self._heading(node, _HEADINGS[tag])
-            elif tag == "time":
-                self._time(node, attributes)
-            elif tag == "meta" and self.refresh is None and (attributes.get("http-equiv") or "").lower() == "refresh":
-                self._refresh(node, attributes)
-            if "itemprop" in attributes or "itemscope" in attributes:
-                items.add(node, tag, attributes)
+        self.refreshes: list[str] = []
+        items = Microdata(self.reading, resolve)
+        for mark in page.facts:
+            if mark.state & IS_INERT:  # browsers that run scripts do not see it
+                continue
+            if mark.tag in _HEADINGS and not mark.state & IS_UNSEEN:
+                self._read_heading(mark)
+            elif mark.tag == "time":
+                self._read_time(mark)
+            elif mark.tag == "meta" and mark.attributes.get("http-equiv", "").lower() == "refresh":
+                self.refreshes.append(mark.attributes.get("content", ""))
         self.microdata, self.loose = items.items[:_MAX_ITEMS], items.loose
-        reading.cut |= len(items.items) > _MAX_ITEMS
+        self.reading.cut |= len(items.items) > _MAX_ITEMS
 
     def structured(self) -> list[Structured]:
         """Returns the items of microdata as JSON texts, in the order of the page."""
@@ -140,26 +116,21 @@ class Marks:
                 structured_items.append(Structured("microdata", item.get("@type", []), value))
         return structured_items
 
-    def _heading(self, node: Node, level: int) -> None:
+    def _read_heading(self, mark: Mark) -> None:
         if len(self.headings) >= _MAX_HEADINGS:
             self.reading.cut = True
-        elif text := self.reading.text(node, _HEADING_CHARS):
-            self.headings.append({"level": level, "text": text})
+        elif text := self.reading.text_of(mark, _HEADING_CHARS):
+            self.headings.append({"level": _HEADINGS[mark.tag], "text": text})
 
-    def _time(self, node: Node, attributes: dict[str, str | None]) -> None:
+    def _read_time(self, mark: Mark) -> None:
         if len(self.times) >= _MAX_TIMES:
             return
-        kind = " ".join(attributes.get(name) or "" for name in ("class", "itemprop", "id"))[:200].lower()
+        attributes = mark.attributes
+        kind = " ".join(attributes.get(name, "") for name in ("class", "itemprop", "id"))[:200].lower()
         if "pubdate" in attributes:
             kind += " published"
-        if value := attributes.get("datetime") or self.reading.text(node, 100, is_spaced=True):
+        if value := attributes.get("datetime") or self.reading.page.spaced_text_of(mark, 100):
             self.times.append(Time(value, kind))
-
-    def _refresh(self, node: Node, attributes: dict[str, str | None]) -> None:
-        parent = node.parent
-        # browsers that run scripts ignore a ``noscript``
-        if parent is None or parent.tag != "noscript":
-            self.refresh = attributes.get("content")
 
 
 class Statements(NamedTuple):
