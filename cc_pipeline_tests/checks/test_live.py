@@ -71,9 +71,9 @@ def test_the_rate_is_kept_in_the_budget_of_the_home(bucket: Bucket, tmp_path: Pa
         settings = load_settings({}, source=server.url, home=str(tmp_path / "home"), rate=20.0)
         list(probe_source(settings))
         moments = sorted(hit.at for hit in server.hits)
-    # no more than a slow machine can make of it
-    assert moments[-1] - moments[0] >= (len(moments) - 2) / (20 * 1.05)
-    assert {path.name.partition("-")[0] for path in settings.home.iterdir()} == {settings.budget_path.name}
+    # a late request takes up to a tenth of a second of its successors' time
+    assert moments[-1] - moments[0] >= (len(moments) - 1) / (20 * 1.05) - 0.1
+    assert {path.name.partition("-")[0] for path in settings.home.iterdir()} == {"budget.sqlite", "budget.slots"}
 
 
 def test_a_public_source_is_asked_once_a_second_at_most(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_a_refused_harvest_is_answered_by_the_url_index_or_ends_with_why_it_was_
 def test_a_source_that_refuses_is_waited_for_and_told(
     bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, cli: Cli
 ) -> None:
-    with FaultServer(bucket[0], rules=[Rule("403", times=None)]) as server:
+    with FaultServer(bucket[0], rules=[Rule("503", times=None)]) as server:
         words = ("lookup", DOMAIN, "-c", NEW, "--home", tmp_path, "--source", server.url)
         told: list[str] = []
         with progress.progress_to(lambda stage, done, total, detail: told.append(f"{stage}: {detail}")):

@@ -30,7 +30,7 @@ PAGES: dict[str, ParsedPage] = {
     "4xx": parse_page(page("<p>gone", http_status=404, subset="crawldiagnostics")),
     "5xx": parse_page(page("<p>oops", http_status=503, subset="crawldiagnostics")),
     "no status line": parse_page(page("x", http_status=None)),
-    "missing": failed_page(page(http_status=None), "Missing", "not_found: 404"),
+    "not fetched": failed_page(page(http_status=None), "Missing", "not fetched; see the ledger"),
     "breaks a parser": failed_page(page("x"), "ParseFailed", "elements nested deeper than 10000"),
 }
 SUCCESSES = ("200 HTML", "200 feed", "200 other type", "200 empty body", "200 truncated", "robots.txt")
@@ -76,7 +76,7 @@ def test_failures_keep_what_is_known_in_the_columns() -> None:
     moved = PAGES["3xx with Location"].metadata
     assert moved["redirect_to"] == "https://www.example.com/new"
     assert moved["failure_detail"] == "Redirect Location:https://www.example.com/new"
-    assert PAGES["missing"].metadata["failure_detail"] == "not_found: 404"
+    assert PAGES["not fetched"].metadata["failure_detail"] == "not fetched; see the ledger"
 
 
 def test_the_2012_sentence_for_a_bad_status() -> None:

@@ -241,8 +241,7 @@ def test_each_worker_has_its_share_and_none_starts_without(tmp_path: Path, monke
     sent = as_texts(replace(settings, rate_shares=2))
     with open_task_workspace(sent, 3) as workspace:
         limits = workspace.transport.limits
-        # those of three workers, and one that stays at home
-        assert (limits.rate, limits.concurrency, limits.shared) == (1.5, 1, True)
+        assert (limits.rate, limits.concurrency) == (2.0, 2)
         assert workspace.settings.budget_path.is_relative_to(tmp_path)
     with pytest.raises(UserInputError, match="number of workers"), open_task_workspace(sent, 0):
         pass
