@@ -67,6 +67,11 @@ def python_command(program: str, *arguments: object, needed_modules: Sequence[st
     return [sys.executable, "-P", "-c", _BOOT, *words, *map(str, arguments)]
 
 
+def module_command(module: str, *arguments: object) -> list[str]:
+    """Returns the command that runs ``module``, a program of a library, in a new interpreter."""
+    return [sys.executable, "-P", "-m", module, *map(str, arguments)]
+
+
 def neutral_environment(*begins: str) -> dict[str, str]:
     """Returns the variables about the machine, and those with the prefixes ``begins``; never ``PYTHONPATH``."""
     variables = {

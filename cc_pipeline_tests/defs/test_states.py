@@ -121,7 +121,7 @@ def test_a_range_writes_at_most_twenty_events_a_partition(settings: Settings, in
         if (event := entry.dagster_event) is not None and event.event_type_value in COUNTED
     ]
     events = Counter(str(event.partition or event.asset_check_evaluation_data.partition) for event in own)
-    assert {events[key] for key in KEYS} == {16}, events
+    assert {events[key] for key in KEYS} == {15}, events
 
 
 def test_a_bad_partition_fails_alone_and_is_mended(

@@ -175,7 +175,7 @@ def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port o
     environment = children.whole_environment({**DAEMON_VARIABLES, **os.environ, **home_variables})
     with serve_guarded(port, settings.ui_hosts) as inner:
         arguments = ("-w", workspace_file(settings), "-h", inner.host, "-p", inner.port)
-        program = [sys.executable, "-P", "-m", "dagster", "dev", *map(str, arguments)]
+        program = children.module_command("dagster", "dev", *arguments)
         status = serve(program, settings.dagster_home, environment)
     raise typer.Exit(status if status >= 0 else SIGNAL_STATUS_BASE - status)
 

@@ -69,7 +69,7 @@ _UNNAMED_TAGS = frozenset(
     {"body", "html", "img", "form", "input", "textarea", "button", "svg", "ul", "ol", "table", "link", "meta"}
 )
 #: What stands between the links of authors who wrote a page together.
-_BETWEEN = re.compile(r"\s*(?:,|;|&|/|and|und|et|y|e)?\s*", re.IGNORECASE)
+_BETWEEN = re.compile(r"\s*(?:(?:,|;|&|/|and|und|et|y|e)\s*)?", re.IGNORECASE)
 
 
 class AuthorNames(NamedTuple):
