@@ -304,8 +304,8 @@ def test_a_source_that_refuses_one_worker_stops_all(
             fetch_captures(workspace, NEW, slugs, engine=spark(context))
         asked = [task[0].result.requests for task in context.tasks]
         assert len(asked) > 2
-        # on a busy machine the first may end before it knows that the source refuses; the second then finds out
-        assert 0 < sum(asked[:2]) < 12
+        # the objects of one task may be too few to tell that the source refuses; the second then finds out
+        assert 0 < sum(asked[:2]) < 30
         assert not any(asked[2:])
         assert len(server.hits) - before == sum(asked)
         # the ledger balances all the same, and what was not asked for is asked for by the next run
