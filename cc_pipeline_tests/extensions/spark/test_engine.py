@@ -34,7 +34,7 @@ from cc_pipeline.records.range_plan import Coalescing
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.sweep import sweep
 from cc_pipeline.settings.reading import as_texts
-from cc_pipeline.transport import host_state, rate_limiter
+from cc_pipeline.transport import host_state
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extensions.spark.compared import Bucket, located, made, slugs_of
@@ -283,7 +283,6 @@ def test_a_source_that_refuses_one_worker_stops_all(
 ) -> None:
     slugs = sorted(bucket[1].domains())
     monkeypatch.setattr(host_state, "FIRST_PAUSE", 200.0)
-    monkeypatch.setattr(rate_limiter, "WAIT", 0.05)
     # a request for each record, one after the other
     monkeypatch.setattr(fetch, "RecordOptions", partial(RecordOptions, coalescing=Coalescing(gap=-1)))
 
@@ -296,16 +295,16 @@ def test_a_source_that_refuses_one_worker_stops_all(
             return task()
 
     with FaultServer(bucket[0]) as server:
-        workspace = located(server.url, tmp_path / "home", slugs, concurrency=1)
-        server.set_rules([Rule("403", key="*/warc/*", times=None)])
+        workspace = located(server.url, tmp_path / "home", slugs, concurrency=1, wait=0.0)
+        server.set_rules([Rule("503", key="*/warc/*", times=None)])
         before = len(server.hits)
         context = InProcess(elsewhere)
         with pytest.raises(Incomplete):
             fetch_captures(workspace, NEW, slugs, engine=spark(context))
         asked = [task[0].result.requests for task in context.tasks]
         assert len(asked) > 2
-        # the objects of one task may be too few to tell that the source refuses; the second then finds out
-        assert 0 < sum(asked[:2]) < 30
+        # on a busy machine the first may end before it knows that the source refuses; the second then finds out
+        assert 0 < sum(asked[:2]) < 12
         assert not any(asked[2:])
         assert len(server.hits) - before == sum(asked)
         # the ledger balances all the same, and what was not asked for is asked for by the next run
