@@ -127,4 +127,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 def test_faults_cost_groups_no_more_than_one_go(place: Place, cell: Cell) -> None:
     one, several = (run_cell(place, cell, replace(OPTIONS, group=captures)) for captures in (50_000, 40))
     assert several.wrongs() == []
-    assert (several.first.told(), several.second.told()) == (one.first.told(), one.second.told())
+    # whether a 403 is the host's, which is no ask, or the object's depends on the answers beside it
+    told = [run.told().partition(", asked")[0] for run in (several.first, several.second)]
+    assert told == [run.told().partition(", asked")[0] for run in (one.first, one.second)]
