@@ -15,8 +15,8 @@ three refusals in a row: the host refuses               a pause of 5 s; at its e
 
 So a quarter of refusals or more, but not a fifth, lowers the rate. In a row, a 403 counts once an object, since it may
 be the object's; it counts each time at a host that refuses addresses by 403 (``SourceLimits.cautious``), and such a row
-means the cautious rate for a day. An object that is refused alone until a pause of ``ALONE_PAUSE`` is itself the
-problem, and not its host.
+means the cautious rate for a day. An object that is refused alone, after every pause that its request waits for, is given
+up. The next request shows whether that was its host.
 
 Pure: no I/O, no clock. Times are seconds since the epoch, rates are requests a second.
 """
@@ -37,8 +37,8 @@ LONGEST_PAUSE: Final = 3_600.0
 #: Refusals in a row from which the host refuses, and not the object or chance. At one in five by chance ("on a bad
 #: day, independent of request rate", a user, August 2026) such a row comes once in 150 requests and costs 5 s.
 ROW: Final = 3
-#: Seconds of the pause after which an object that was refused alone is given up, ten minutes after its first refusal.
-ALONE_PAUSE: Final = 320.0
+#: Maximum seconds of all pauses before an object that is refused alone is given up.
+ALONE: Final = 640.0
 #: Points of a refusal, and the points that halve the rate. One in five by chance reaches them once in 2,000 answers;
 #: a limiter that refuses every other request, after 30.
 REFUSAL_POINTS: Final = 3
@@ -67,7 +67,8 @@ class NextStep(Enum):
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """A refusal of a request for the object ``key`` that was sent at ``sent`` and refused at ``now``, for the given
-    ``reason``. ``retry_after`` is the number of seconds for which the host asks to wait, if it does."""
+    ``reason``. ``retry_after`` is the number of seconds for which the host asks to wait, if it does. The request waits
+    for pauses of ``wait`` seconds together."""
 
     key: str
     sent: float
@@ -75,6 +76,7 @@ class Refusal:
     reason: str
     is_forbidden: bool = False
     retry_after: float | None = None
+    wait: float = ALONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,8 @@ class HostState:
             return replace(self, pause_until=now + 2 * self.pause, next_at=now + 1 / (rate or 1e9)), Admission(1)
         if rate is None:
             return self, Admission(max_count)
-        start = max(self.next_at, now - _LATENESS)
+        # a time further ahead was written before the clock was set back
+        start = max(self.next_at, now - _LATENESS) if self.next_at <= now + 1 / rate + _LATENESS else now
         if start > now:
             return self, Admission(0, start)
         count = min(max_count, 1 + int((now - start) * rate))
@@ -180,9 +183,10 @@ class HostState:
             state = state._with_points(now)
         if len(row) < ROW:
             return replace(state, row=row), NextStep.SEND_AGAIN
-        if len(set(row)) == 1 and self.pause >= ALONE_PAUSE:
-            return replace(state, row=(), pause=0.0, pause_until=0.0), NextStep.GIVE_UP
         pause = min(max(FIRST_PAUSE, 2 * self.pause), LONGEST_PAUSE)
+        # all pauses until the end of the next one are nearly twice that one
+        if self.is_refusing and len(set(row)) == 1 and 2 * pause > min(refusal.wait, ALONE):
+            return replace(state, row=row, pause_until=now + FIRST_PAUSE, refused_at=now), NextStep.GIVE_UP
         state = replace(state, row=row, pause=pause, pause_until=now + pause, refused_at=now)
         if refusal.is_forbidden and limits.cautious is not None:
             state = replace(state, address_refused_at=now)
@@ -202,14 +206,14 @@ class HostState:
     def repaired(self, now: float) -> HostState:
         """Returns the state without times that were written before the clock was set back."""
         latest = now + LONGEST_PAUSE + _CLOCK_JUMP
-        is_possible = max(self.next_at, self.pause_until, self.asked_until) <= latest
+        is_possible = max(self.pause_until, self.asked_until) <= latest
         if is_possible and max(self.refused_at, self.last_refusal_at) <= now + _CLOCK_JUMP:
             return self
         past = {
             name: min(getattr(self, name), now)
             for name in ("changed_at", "refused_at", "address_refused_at", "last_refusal_at")
         }
-        return replace(self, next_at=0.0, pause_until=now, asked_until=now, **past)
+        return replace(self, pause_until=now, asked_until=now, **past)
 
     def as_text(self) -> str:
         """Returns the state as JSON."""

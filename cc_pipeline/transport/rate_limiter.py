@@ -132,8 +132,9 @@ class RateLimiter:
             if finding.kind not in ENVIRONMENT_KINDS or finding.kind is FaultKind.REDIRECTED:
                 self.answered(sent)
             return NextStep.SEND_AGAIN
+        is_forbidden = finding.kind is FaultKind.FORBIDDEN
         refusal = Refusal(
-            key, sent, self._clock(), finding.detail, finding.kind is FaultKind.FORBIDDEN, finding.retry_after
+            key, sent, self._clock(), finding.detail, is_forbidden, finding.retry_after, self._wait
         )
         next_step = await self._change(lambda state: state.refused(self._limits, refusal))
         self._news.set()
