@@ -15,8 +15,8 @@ three refusals in a row: the host refuses               a pause of 5 s; at its e
 
 So a quarter of refusals or more, but not a fifth, lowers the rate. In a row, a 403 counts once an object, since it may
 be the object's; it counts each time at a host that refuses addresses by 403 (``SourceLimits.cautious``), and such a row
-means the cautious rate for a day. An object that is refused alone, after every pause that its request waits for, is given
-up. The next request shows whether that was its host.
+means the cautious rate for a day. An object that is refused alone, after every pause that its request waits for, is
+given up. The next request shows whether that was its host.
 
 Pure: no I/O, no clock. Times are seconds since the epoch, rates are requests a second.
 """

@@ -38,16 +38,15 @@ class ByteRange:
     """Bytes to read: ``length`` bytes from ``offset``, or the last ``length`` when ``offset`` is ``None``.
 
     The object must still have the ETag ``etag``, as the transport gave it, and ``total`` bytes. ``tag`` is returned
-    untouched with the bytes or the fault. ``tries`` lowers the number of attempts (``None``: as in the retry policy).
-    ``may_be_short``: if the object ends before the range, the bytes up to its end are enough. ``max_object_bytes``: if
-    the source sends the whole object instead, a range that ends within so many bytes is taken out of it."""
+    untouched with the bytes or the fault. ``may_be_short``: if the object ends before the range, the bytes up to its
+    end are enough. ``max_object_bytes``: if the source sends the whole object instead, a range that ends within so many
+    bytes is taken out of it."""
 
     key: str
     offset: int | None
     length: int
     etag: str | None = None
     tag: object = None
-    tries: int | None = None
     total: int | None = None
     may_be_short: bool = False
     max_object_bytes: int = 0

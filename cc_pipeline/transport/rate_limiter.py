@@ -133,9 +133,7 @@ class RateLimiter:
                 self.answered(sent)
             return NextStep.SEND_AGAIN
         is_forbidden = finding.kind is FaultKind.FORBIDDEN
-        refusal = Refusal(
-            key, sent, self._clock(), finding.detail, is_forbidden, finding.retry_after, self._wait
-        )
+        refusal = Refusal(key, sent, self._clock(), finding.detail, is_forbidden, finding.retry_after, self._wait)
         next_step = await self._change(lambda state: state.refused(self._limits, refusal))
         self._news.set()
         return next_step
