@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.stores.answer import Answer
-from cc_pipeline.transport.faults import Finding, Verified, handling_of
+from cc_pipeline.transport.faults import Finding, handling_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +91,3 @@ class TransportStats:
 
     requests: int = 0
     bytes: int = 0
-    faults: Counter[str] = field(default_factory=Counter)
-
-    def count(self, answer: Answer, verdict: Verified | Finding) -> None:
-        """Counts the bytes of an answer, and its fault."""
-        self.bytes += len(answer.body)
-        if isinstance(verdict, Finding):
-            self.faults[verdict.kind.value] += 1
