@@ -27,6 +27,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from hashlib import blake2b
+from math import inf
 from typing import Final
 
 from cc_pipeline.transport.limits import SourceLimits
@@ -37,8 +38,6 @@ LONGEST_PAUSE: Final = 3_600.0
 #: Refusals in a row from which the host refuses, and not the object or chance. At one in five by chance ("on a bad
 #: day, independent of request rate", a user, August 2026) such a row comes once in 150 requests and costs 5 s.
 ROW: Final = 3
-#: Maximum seconds of all pauses before an object that is refused alone is given up.
-ALONE: Final = 640.0
 #: Points of a refusal, and the points that halve the rate. One in five by chance reaches them once in 2,000 answers;
 #: a limiter that refuses every other request, after 30.
 REFUSAL_POINTS: Final = 3
@@ -67,8 +66,8 @@ class NextStep(Enum):
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """A refusal of a request for the object ``key`` that was sent at ``sent`` and refused at ``now``, for the given
-    ``reason``. ``retry_after`` is the number of seconds for which the host asks to wait, if it does. The request waits
-    for pauses of ``wait`` seconds together."""
+    ``reason``. ``retry_after`` is the number of seconds for which the host asks to wait, if it does. The request
+    waits for ``wait`` more seconds, if no other object is refused."""
 
     key: str
     sent: float
@@ -76,18 +75,19 @@ class Refusal:
     reason: str
     is_forbidden: bool = False
     retry_after: float | None = None
-    wait: float = ALONE
+    wait: float = inf
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
     """``count`` requests may be sent now. If none, the next one at ``at``, and ``reason`` says why the host gets none
-    (``None``: only the rate). The host was asked last at ``since``. ``is_asked``: it asked for the pause."""
+    (``None``: only the rate). The request that ended the last pause was sent at ``tested_at``, and is not answered yet.
+    ``is_asked``: the host asked for the pause."""
 
     count: int
     at: float = 0.0
     reason: str | None = None
-    since: float = 0.0
+    tested_at: float | None = None
     is_asked: bool = False
 
 
@@ -140,9 +140,9 @@ class HostState:
         rate = self.rate_at(limits, now)
         if self.is_refusing:
             if now < self.pause_until:
-                # when the last request was sent that ended a pause, if there was one
-                since = max(self.refused_at, self.pause_until - 2 * self.pause)
-                return self, Admission(0, self.pause_until, self.last_refusal or "", since)
+                sent = self.pause_until - 2 * self.pause
+                tested_at = sent if sent > self.refused_at else None
+                return self, Admission(0, self.pause_until, self.last_refusal or "", tested_at)
             # the others wait for the answer to this request; if it is lost, for twice as long
             return replace(self, pause_until=now + 2 * self.pause, next_at=now + 1 / (rate or 1e9)), Admission(1)
         if rate is None:
@@ -184,8 +184,7 @@ class HostState:
         if len(row) < ROW:
             return replace(state, row=row), NextStep.SEND_AGAIN
         pause = min(max(FIRST_PAUSE, 2 * self.pause), LONGEST_PAUSE)
-        # all pauses until the end of the next one are nearly twice that one
-        if self.is_refusing and len(set(row)) == 1 and 2 * pause > min(refusal.wait, ALONE):
+        if self.is_refusing and len(set(row)) == 1 and pause > refusal.wait:
             return replace(state, row=row, pause_until=now + FIRST_PAUSE, refused_at=now), NextStep.GIVE_UP
         state = replace(state, row=row, pause=pause, pause_until=now + pause, refused_at=now)
         if refusal.is_forbidden and limits.cautious is not None:

@@ -125,13 +125,18 @@ def test_an_object_that_is_forbidden_alone_is_its_own_fault_unless_the_host_refu
 def test_an_object_that_stays_refused_costs_no_other_and_is_waited_for_once(
     wait: float, least: float, most: float
 ) -> None:
-    for side_by_side in (1, 4):
-        result = fetch_all(
-            [*["f7"] * 4, *keys(5)], lambda key, now: 503 if key == "f7" else 200, wait=wait, side_by_side=side_by_side
-        )
+    def rule(key: str, now: float) -> int:
+        return 503 if key == "f7" else 200
+
+    for side_by_side, latency in ((1, 0.3), (4, 0.3), (4, 8.0)):
+        asked = [*["f7"] * 4, *keys(5)]
+        result = fetch_all(asked, rule, wait=wait, side_by_side=side_by_side, latency=latency)
         assert (kinds(result), result.came) == ({FaultKind.THROTTLED}, 5)
+        assert kinds(fetch_all(asked[:4], rule, wait=wait, side_by_side=side_by_side, latency=latency)) == {
+            FaultKind.THROTTLED
+        }
     # one at a time, nothing else tells whether it is the host
-    result = fetch_all([*["f7"] * 4, "f1"], lambda key, now: 200 if key == "f1" else 503, wait=wait, side_by_side=1)
+    result = fetch_all([*["f7"] * 4, "f1"], rule, wait=wait, side_by_side=1)
     assert (kinds(result), result.came) == ({FaultKind.THROTTLED}, 1)
     assert least < result.seconds < most
 
