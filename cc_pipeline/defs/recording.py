@@ -28,7 +28,7 @@ from cc_pipeline.errors import (
     PlaceFault,
     SourceRefuses,
 )
-from cc_pipeline.extraction.failure_isolation import Throttling, affects_all_targets
+from cc_pipeline.extraction.failure_isolation import affects_all_targets
 
 #: Metadata of the failure of a step: its failed partitions.
 FAILED: Final = "failed partitions"
@@ -136,16 +136,14 @@ def event_partition(key: str) -> tuple[str, dict[str, str]]:
 
 def record_each(log: PartitionLog, keys: Sequence[str], make: Callable[[str], Mapping[str, Described]]) -> Events:
     """Calls ``make`` for each partition, and yields its records. Errors that affect all partitions are raised."""
-    throttling = Throttling()
     for key in keys:
         try:
             described = make(key)
         except Exception as error:
-            if affects_all_targets(error) or throttling.note_error(error):
+            if affects_all_targets(error):
                 raise
             log.record_failure(key, error)
         else:
-            throttling = Throttling()
             yield from log.record_done(key, described)
 
 

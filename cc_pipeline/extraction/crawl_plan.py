@@ -30,6 +30,9 @@ from cc_pipeline.workspace.workspace import Workspace
 #: Tables whose commits may change a plan.
 _PLAN_TABLES: Final = ("targets", "slices")
 
+#: Numbers of a partition that are sums of its fetches.
+_FETCH_COUNTS: Final = ("planned", "fetched", "pending", "lost", "mismatched")
+
 #: ``new``: no rows before. ``updated``: looked up, fetched or parsed again. ``not run``: a stage is missing.
 Change: TypeAlias = Literal["new", "updated", "same", "not run"]
 
@@ -220,12 +223,8 @@ def _sum_partitions(crawl_plan: CrawlPlan) -> dict[Slice, PartitionTotals]:
             tuple(slice_state.input_of(stage) for stage in STAGES for slice_state in slice_states),
             sum(lookup.captures for lookup in lookups),
             sum(lookup.unlisted_captures for lookup in lookups),
-            sum(fetch.planned for fetch in fetches),
-            sum(fetch.fetched for fetch in fetches),
-            sum(fetch.pending for fetch in fetches),
-            sum(fetch.lost for fetch in fetches),
-            sum(fetch.mismatched for fetch in fetches),
-            asks=min((fetch.asks for fetch in fetches if fetch.pending), default=0),
+            **{name: sum(getattr(fetch, name) for fetch in fetches) for name in _FETCH_COUNTS},
+            asks=min((fetch.asks for fetch in fetches if fetch.ask_pending), default=0),
             next_ask_at=min((fetch.next_ask_at for fetch in fetches if fetch.next_ask_at is not None), default=None),
         )
     return totals

@@ -2,9 +2,9 @@
 known.
 
 Halving finds one bad target of ``n`` in about ``2 log2(n)`` calls. Slices that the others committed meanwhile are up
-to date then, so no call makes them again. An error that affects all targets (a full disk, a source that is left alone
-for now) ends everything. An object that is refused through all tries is an error of its target. Refusals of
-several objects affect all targets.
+to date then, so no call makes them again. An error that affects all targets (a full disk, a source that refuses) ends
+everything. An object that is refused through all tries is an error of its targets: whether its host refuses is known by
+the host's state (``transport/host_state.py``).
 """
 
 from __future__ import annotations
@@ -32,39 +32,15 @@ class Outcome:
     stop: Exception | None = None
 
 
-class Throttling:
-    """The objects that were refused ("throttled") through all tries since the source last gave something."""
-
-    def __init__(self) -> None:
-        self._objects: set[str] = set()
-
-    def note_answers(self, report: StageReport) -> None:
-        """Forgets the refusals if ``report`` has answered requests."""
-        if report.requests:
-            self._objects.clear()
-
-    def note_error(self, error: BaseException) -> bool:
-        """Notes the error of one target. Returns whether the source refuses every target by now."""
-        key = find_throttled_object(error)
-        if key is None:
-            return False
-        self._objects.add(key)
-        return len(self._objects) > 1
-
-
-def run_isolated(
-    stage: Callable[[Sequence[str]], StageReport], slugs: Sequence[str], throttling: Throttling | None = None
-) -> Iterator[Outcome]:
+def run_isolated(stage: Callable[[Sequence[str]], StageReport], slugs: Sequence[str]) -> Iterator[Outcome]:
     """Calls ``stage`` with ``slugs`` together, and with fewer if that fails. Yields each slug in one outcome.
 
-    Raises errors that affect all targets (:func:`affects_all_targets`, ``throttling``), after it yielded the outcomes
+    Raises errors that affect all targets (:func:`affects_all_targets`), after it yielded the outcomes
     before them."""
     if not slugs:
         return
-    throttling = throttling or Throttling()
     try:
-        outcome = Outcome(tuple(slugs), report := stage(slugs))
-        throttling.note_answers(report)
+        outcome = Outcome(tuple(slugs), stage(slugs))
     except FetchIncomplete as incomplete:
         stop = incomplete if incomplete.reasons == {FaultKind.REFUSED} else None
         outcome = Outcome(tuple(slugs), incomplete.report, incomplete.errors_by_target, stop)
@@ -74,15 +50,12 @@ def run_isolated(
     except Exception as error:
         if affects_all_targets(error):
             raise
-        if len(slugs) == 1:
-            if throttling.note_error(error):
-                raise
-            outcome = Outcome(tuple(slugs), None, {slugs[0]: error})
-        else:
+        if len(slugs) > 1:
             half = len(slugs) // 2
-            yield from run_isolated(stage, slugs[:half], throttling)
-            yield from run_isolated(stage, slugs[half:], throttling)
+            yield from run_isolated(stage, slugs[:half])
+            yield from run_isolated(stage, slugs[half:])
             return
+        outcome = Outcome(tuple(slugs), None, {slugs[0]: error})
     yield outcome
 
 
@@ -98,10 +71,3 @@ def affects_all_targets(error: BaseException) -> bool:
     if isinstance(error, RangeFault) and error.kind in _GENERAL_KINDS:
         return True
     return error.__cause__ is not None and affects_all_targets(error.__cause__)
-
-
-def find_throttled_object(error: BaseException) -> str | None:
-    """The key of the object that was refused ("throttled") through all tries, if that is the error; else ``None``."""
-    if isinstance(error, RangeFault) and error.kind is FaultKind.THROTTLED:
-        return error.key
-    return None if error.__cause__ is None else find_throttled_object(error.__cause__)

@@ -389,11 +389,13 @@ def _commit(
 def _has_given_good_record(workspace: Workspace, crawl: str, now: datetime) -> bool:
     """Whether the source of ``crawl`` gave this home a good record within ``_PROOF_AGE``. Files of a user may be
     anywhere, so a record of them proves nothing later."""
-    path = _good_record_path(workspace)
-    if crawl.startswith(LOCAL_CRAWLS) or not path.exists():
+    if crawl.startswith(LOCAL_CRAWLS):
         return False
-    source, _, noted_at = path.read_text("utf-8").rpartition(" ")
-    is_recent = timedelta() <= now - datetime.fromisoformat(noted_at) < _PROOF_AGE
+    try:
+        source, _, noted_at = _good_record_path(workspace).read_text("utf-8").rpartition(" ")
+        is_recent = timedelta() <= now - datetime.fromisoformat(noted_at) < _PROOF_AGE
+    except (OSError, ValueError, TypeError):  # no file, or a damaged one: the next good record is noted again
+        return False
     return is_recent and source == workspace.settings.source
 
 

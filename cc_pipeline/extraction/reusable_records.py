@@ -36,12 +36,11 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class ReusableRecords:
-    """Rows of ``records`` that may be used again, of any target (``HELD_SCHEMA``, in the order of their locations); the
-    stored files that they name; and the number of rows left out because their bytes do not exist or are not trusted."""
+    """Rows of ``records`` that may be used again, of any target (``HELD_SCHEMA``, in the order of their locations), and
+    the stored files that they name."""
 
     rows: OrderedRows
     files: frozenset[str]
-    lost: int
 
 
 def find_reusable_records(
@@ -63,7 +62,6 @@ def find_reusable_records(
     sizes = StoredSizes(workspace.storage, crawl)
     rows = OrderedRows(HELD_SCHEMA, PLACE_NAME, scratch)
     files: set[str | None] = set()
-    lost_records = 0
     for batch in stream_rows(workspace.lake, "records", where, HELD_SCHEMA.names):
         matching = batch.filter(places.contains(batch))
         is_unusable = sizes.lost(matching)
@@ -72,11 +70,23 @@ def find_reusable_records(
                 is_unusable,
                 pc.and_(pc.is_valid(matching.column("stored_file")), _match_locations(matching, distrusted)),
             )
-        usable = matching.filter(pc.invert(is_unusable))
+        usable = _drop_unusable(matching, is_unusable)
         rows.add(usable)
         files.update(pc.unique(usable.column("stored_file")).to_pylist())
-        lost_records += matching.num_rows - usable.num_rows
-    return ReusableRecords(rows, frozenset(name for name in files if name is not None), lost_records)
+    return ReusableRecords(rows, frozenset(name for name in files if name is not None))
+
+
+def _drop_unusable(rows: pa.RecordBatch, is_unusable: pa.Array) -> pa.RecordBatch:
+    """Drops records whose bytes are unusable. Rows of captures that are not fetched stay, without their bytes: their
+    asks count on."""
+    columns = [
+        pc.if_else(is_unusable, pa.scalar(None, field.type), rows.column(field.name))
+        if field.name in STORED
+        else rows.column(field.name)
+        for field in rows.schema
+    ]
+    is_kept = pc.or_(pc.invert(is_unusable), pc.not_equal(rows.column("outcome"), "fetched"))
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema).filter(is_kept)
 
 
 def find_overlapping(workspace: Workspace, slugs: Collection[str]) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Final
 
 from cc_pipeline.errors import Incomplete
 from cc_pipeline.extraction.engine import LOCAL, Engine
-from cc_pipeline.extraction.failure_isolation import Throttling, run_isolated
+from cc_pipeline.extraction.failure_isolation import run_isolated
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.group_state import MAX_PLANS, RunState
 from cc_pipeline.extraction.locate import locate_captures
@@ -51,10 +51,9 @@ class _State:
 
 @dataclass(slots=True)
 class _Source:
-    """The reason why the source is left alone for now, if it is. ``throttling`` has the objects that it refuses."""
+    """The reason why the source is left alone for now, if it is."""
 
     stop: Exception | None = None
-    throttling: Throttling = field(default_factory=Throttling)
 
     def raise_if_stopped(self) -> None:
         """Raises that reason, if there is one."""
@@ -163,7 +162,7 @@ class _Group:
     def run_stage(self, stage: _Stage, slugs: Sequence[str], tables: Iterable[str]) -> None:
         """Calls a stage for targets, as often as needed to learn which of them fail. The others get its report for
         ``tables``."""
-        for outcome in run_isolated(partial(stage, self._workspace, self._crawl), slugs, self._source.throttling):
+        for outcome in run_isolated(partial(stage, self._workspace, self._crawl), slugs):
             self._source.stop = self._source.stop or outcome.stop
             for slug in outcome.slugs:
                 state, error = self._states[slug], outcome.errors.get(slug)

@@ -37,22 +37,13 @@ class ExpectedRecord:
 
 
 def expected_record(row: Mapping[str, Any]) -> ExpectedRecord:
-    """Returns the record that the index predicts for a row of ``captures`` or ``records``. An index that was built from
-    the same records promises no digest."""
-    return ExpectedRecord(
-        crawl=row["crawl"],
-        archive_format=row["archive_format"],
-        key=row["warc_filename"],
-        offset=row["warc_record_offset"],
-        length=row["warc_record_length"] or None,
-        url=row["url"],
-        surtkey=row["url_surtkey"],
-        digest=None if index_is_built(row["crawl"]) else row["content_digest"],
-    )
+    """Returns the record that the index predicts for a row of ``captures`` or ``records``."""
+    return build_expected(row["crawl"], {name: (value,) for name, value in row.items()}, 0)
 
 
 def build_expected(crawl: str, columns: Mapping[str, Sequence[Any]], row: int) -> ExpectedRecord:
-    """Returns the record that the index predicts for a row of captures, which come as columns."""
+    """Returns the record that the index predicts for a row of captures, which come as columns. An index that was built
+    from the same records promises no digest."""
     return ExpectedRecord(
         crawl,
         columns["archive_format"][row],

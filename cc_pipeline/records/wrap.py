@@ -30,6 +30,7 @@ _VERSION = re.compile(rb"WARC/\d\.\d+[ \t]*(\r?\n)")
 _ADDED = re.compile(
     rb"WARC/1\.0\r?\nWARC-Source-URI: ([^\r\n]*)\r?\nWARC-Source-Range: bytes=(\d+)-(\d+)\r?\nWARC-Source-Version: "
 )
+_LINE_ENDS: Final = str.maketrans("", "", "\r\n\0")
 _MAX_BLOCK: Final = 0xFFFF
 _FEXTRA, _FNAME, _FCOMMENT, _FHCRC = 4, 8, 16, 2
 _TRAILER: Final = 8
@@ -77,7 +78,7 @@ def unwrap_member(stored: bytes) -> bytes:
 
 
 def _added_lines(source_uri: str, offset: int, length: int, line_end: bytes) -> bytes:
-    uri = re.sub(r"[\r\n\0]", "", source_uri).encode()
+    uri = source_uri.translate(_LINE_ENDS).encode()
     source_range = b"WARC-Source-Range: bytes=%d-%d" % (offset, offset + length - 1)
     return line_end.join((b"WARC/1.0", b"WARC-Source-URI: " + uri, source_range, b"WARC-Source-Version: "))
 

@@ -40,17 +40,20 @@ class LocalStore:
     def path(self, key: str) -> Path:
         """Returns the file of a key. Raises ``UserInputError`` for a key that would leave the root,
         ``EnvironmentFault`` for a link that does."""
-        path = self._resolve_key(key)
-        if self._leads_out(path):
-            raise self._named_link(path)
-        return path
+        return Path(self._file_name(key))
 
-    def _resolve_key(self, key: str) -> Path:
+    def _file_name(self, key: str) -> str:
+        name = self._resolve_key(key)
+        if self._leads_out(name):
+            raise self._named_link(Path(name))
+        return name
+
+    def _resolve_key(self, key: str) -> str:
         if not key or key.startswith("/") or ".." in key.split("/") or "\0" in key:
             raise UserInputError(f"{key!r} is not a path inside {self.root}")
-        return Path(self._prefix + key)
+        return self._prefix + key
 
-    def _leads_out(self, path: Path) -> bool:
+    def _leads_out(self, path: str | Path) -> bool:
         return self._real_root is not None and not os.path.realpath(path).startswith(self._real_root)
 
     def _named_link(self, path: Path) -> EnvironmentFault:
@@ -63,11 +66,11 @@ class LocalStore:
 
     def url(self, key: str) -> str:
         # called for each record: it must not access the disk
-        return self._resolve_key(key).as_uri()
+        return Path(self._resolve_key(key)).as_uri()
 
     async def fetch(self, key: str, span: Span | None = None, limit: int = 0, skip: int = 0) -> Answer:
         try:
-            descriptor = os.open(self.path(key), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            descriptor = os.open(self._file_name(key), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
             return _refusal(error)
         try:
@@ -79,7 +82,7 @@ class LocalStore:
 
     async def head(self, key: str) -> Answer:
         try:
-            file_status = os.stat(self.path(key))
+            file_status = os.stat(self._file_name(key))
         except OSError as error:
             return _refusal(error)
         if not stat.S_ISREG(file_status.st_mode):

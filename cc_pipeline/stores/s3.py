@@ -67,7 +67,7 @@ _DEFAULT_REGION = "us-east-1"
 
 
 class Bucket:
-    """One bucket. Keys are those of the bucket, with their prefix.
+    """Writes and lists below ``root``, a bucket and perhaps a prefix, by s3fs. Keys are relative to it.
 
     It runs inside the event loop of the transport (``asynchronous=True``), not on the thread that s3fs would start. So
     a request is cancelled together with its caller, ends with the transport's loop, and passes the same rate limiter as
@@ -76,15 +76,15 @@ class Bucket:
     """
 
     def __init__(
-        self, name: str, options: S3Options, region: str, agent: str, timeouts: Timeouts, proxy: str | None
+        self, root: str, options: S3Options, region: str, agent: str, timeouts: Timeouts, proxy: str | None
     ) -> None:
-        self._name = name
+        self._root = root
         self._files = _filesystem(options, _client_settings(options, region, agent, timeouts, proxy), timeouts)
         self._session: Any = None
 
     async def put(self, key: str, data: bytes | Path, *, only_if_absent: bool) -> Answer:
         """Writes an object completely or not at all. The status is 412 if ``only_if_absent`` is set and it exists."""
-        path = f"{self._name}/{key}"
+        path = f"{self._root}/{key}"
         upload_options: dict[str, Any] = {
             "mode": "create" if only_if_absent else "overwrite",
             "max_concurrency": _PARTS_AT_ONCE,
@@ -96,18 +96,15 @@ class Bucket:
 
     async def delete(self, key: str) -> Answer:
         """Removes an object. A missing object is no error for S3."""
-        return (await self._ask(lambda s3: s3._rm_file(f"{self._name}/{key}")))[0]
+        return (await self._ask(lambda s3: s3._rm_file(f"{self._root}/{key}")))[0]
 
     async def listing(self, prefix: str) -> tuple[Answer, list[ListedObject]]:
         """Lists the objects whose keys start with ``prefix``; also returns the server's answer, maybe a refusal."""
-        answer, objects = await self._ask(lambda s3: s3._find(self._name, prefix=prefix, detail=True))
+        bucket, _, start = f"{self._root}/{prefix}".partition("/")
+        answer, objects = await self._ask(lambda s3: s3._find(bucket, prefix=start, detail=True))
+        cut = len(self._root) + 1
         return answer, [
-            ListedObject(
-                path[len(self._name) + 1 :],
-                metadata["size"],
-                metadata.get("ETag"),
-                metadata["LastModified"].timestamp(),
-            )
+            ListedObject(path[cut:], metadata["size"], metadata.get("ETag"), metadata["LastModified"].timestamp())
             for path, metadata in (objects or {}).items()
         ]
 
@@ -134,10 +131,10 @@ class Bucket:
             if isinstance(error, kinds):
                 raise NoAnswer(name, str(error) or "the answer took too long") from error
         if isinstance(error, NoCredentialsError):
-            raise needs_credentials(f"s3://{self._name}") from error
+            raise needs_credentials(f"s3://{self._root}") from error
         if isinstance(error, BotoCoreError):
             raise EnvironmentFault(
-                f"no request can be sent to s3://{self._name}: {error}",
+                f"no request can be sent to s3://{self._root}: {error}",
                 "Check the bucket's name, the region and the AWS profile",
             ) from error
 
@@ -231,7 +228,7 @@ class S3Store:
     def __init__(self, bucket: str, prefix: str, options: S3Options, client: HttpClient) -> None:
         self._options = options
         self._client = client
-        self._name = bucket
+        self._root = f"{bucket}/{prefix}" if prefix else bucket
         self._prefix = f"{prefix}/" if prefix else ""
         self._region = options.region or _DEFAULT_REGION
         if options.endpoint:
@@ -278,23 +275,18 @@ class S3Store:
         if self._bucket is None:
             client = self._client
             self._bucket = Bucket(
-                self._name, self._options, self._region, client.user_agent, client.timeouts, client.proxy
+                self._root, self._options, self._region, client.user_agent, client.timeouts, client.proxy
             )
         return self._bucket
 
     async def put(self, key: str, data: bytes | Path, *, only_if_absent: bool = False) -> Answer:
-        return await (await self._opened()).put(self._prefix + key, data, only_if_absent=only_if_absent)
+        return await (await self._opened()).put(key, data, only_if_absent=only_if_absent)
 
     async def delete(self, key: str) -> Answer:
-        return await (await self._opened()).delete(self._prefix + key)
+        return await (await self._opened()).delete(key)
 
     async def listing(self, prefix: str) -> tuple[Answer, list[ListedObject]]:
-        answer, objects = await (await self._opened()).listing(self._prefix + prefix)
-        cut = len(self._prefix)
-        return answer, [
-            ListedObject(listed_object.key[cut:], listed_object.size, listed_object.etag, listed_object.modified)
-            for listed_object in objects
-        ]
+        return await (await self._opened()).listing(prefix)
 
     async def close(self) -> None:
         await self._client.close()

@@ -113,7 +113,7 @@ class Transport:
             self._client.write(lambda: self.store.put(key, data, only_if_absent=only_if_absent))
         )
         if isinstance(verdict, Finding):
-            raise range_fault(verdict.kind, key, None, None, verdict.detail, 1)
+            raise range_fault(verdict.kind, key, None, None, verdict.detail, attempts)
         if answer.status != PRECONDITION_FAILED:
             return True
         return attempts > 1 and isinstance(data, bytes) and self._holds(key, data)

@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 from cc_pipeline.addresses import redact_address
-from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault, Kind, SourceRefuses
+from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault, Incomplete, Kind, SourceRefuses
 from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Span
 
 _CONTENT_RANGE = re.compile(r"\s*bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19}|\*)\s*\Z", re.IGNORECASE)
@@ -176,8 +176,15 @@ class RangeEnvironmentFault(RangeFault, EnvironmentFault):
     """The source did not answer properly, whatever was requested."""
 
 
+class RangeThrottled(RangeEnvironmentFault, Incomplete):
+    """An object that was refused through all tries, while its host answers, or while nothing else was asked for."""
+
+
 class RangeNotNow(RangeEnvironmentFault, SourceRefuses):
     """The source refuses for longer than the request waits."""
+
+
+_FAMILIES: Final = {FaultKind.REFUSED: RangeNotNow, FaultKind.THROTTLED: RangeThrottled}
 
 
 def range_fault(
@@ -186,7 +193,7 @@ def range_fault(
     """Returns a fault of the class that fits its kind. ``tag`` goes back to the requester of the range."""
     fault: RangeFault
     if kind in ENVIRONMENT_KINDS:
-        family = RangeNotNow if kind is FaultKind.REFUSED else RangeEnvironmentFault
+        family = _FAMILIES.get(kind, RangeEnvironmentFault)
         fault = family(f"{key}: {kind.value} ({detail}) after {attempts} attempts", _ADVICE[kind])
     else:
         fault = RangeDataFault(kind, key, offset, f"{kind.value}: {detail}")

@@ -15,8 +15,8 @@ three refusals in a row: the host refuses               a pause of 5 s; at its e
 
 So a quarter of refusals or more, but not a fifth, lowers the rate. In a row, a 403 counts once an object, since it may
 be the object's; it counts each time at a host that refuses addresses by 403 (``SourceLimits.cautious``), and such a row
-means the cautious rate for a day. An object that is refused alone until a pause of ``ALONE_PAUSE`` is itself the
-problem, and not its host.
+means the cautious rate for a day. An object that is refused alone, after every pause that its request waits for, is
+given up. The next request shows whether that was its host.
 
 Pure: no I/O, no clock. Times are seconds since the epoch, rates are requests a second.
 """
@@ -27,6 +27,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from hashlib import blake2b
+from math import inf
 from typing import Final
 
 from cc_pipeline.transport.limits import SourceLimits
@@ -37,8 +38,6 @@ LONGEST_PAUSE: Final = 3_600.0
 #: Refusals in a row from which the host refuses, and not the object or chance. At one in five by chance ("on a bad
 #: day, independent of request rate", a user, August 2026) such a row comes once in 150 requests and costs 5 s.
 ROW: Final = 3
-#: Seconds of the pause after which an object that was refused alone is given up, ten minutes after its first refusal.
-ALONE_PAUSE: Final = 320.0
 #: Points of a refusal, and the points that halve the rate. One in five by chance reaches them once in 2,000 answers;
 #: a limiter that refuses every other request, after 30.
 REFUSAL_POINTS: Final = 3
@@ -67,7 +66,8 @@ class NextStep(Enum):
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """A refusal of a request for the object ``key`` that was sent at ``sent`` and refused at ``now``, for the given
-    ``reason``. ``retry_after`` is the number of seconds for which the host asks to wait, if it does."""
+    ``reason``. ``retry_after`` is the number of seconds for which the host asks to wait, if it does. The request
+    waits for ``wait`` more seconds, if no other object is refused."""
 
     key: str
     sent: float
@@ -75,17 +75,19 @@ class Refusal:
     reason: str
     is_forbidden: bool = False
     retry_after: float | None = None
+    wait: float = inf
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
     """``count`` requests may be sent now. If none, the next one at ``at``, and ``reason`` says why the host gets none
-    (``None``: only the rate). The host was asked last at ``since``. ``is_asked``: it asked for the pause."""
+    (``None``: only the rate). The request that ended the last pause was sent at ``tested_at``, and is not answered yet.
+    ``is_asked``: the host asked for the pause."""
 
     count: int
     at: float = 0.0
     reason: str | None = None
-    since: float = 0.0
+    tested_at: float | None = None
     is_asked: bool = False
 
 
@@ -138,14 +140,15 @@ class HostState:
         rate = self.rate_at(limits, now)
         if self.is_refusing:
             if now < self.pause_until:
-                # when the last request was sent that ended a pause, if there was one
-                since = max(self.refused_at, self.pause_until - 2 * self.pause)
-                return self, Admission(0, self.pause_until, self.last_refusal or "", since)
+                sent = self.pause_until - 2 * self.pause
+                tested_at = sent if sent > self.refused_at else None
+                return self, Admission(0, self.pause_until, self.last_refusal or "", tested_at)
             # the others wait for the answer to this request; if it is lost, for twice as long
             return replace(self, pause_until=now + 2 * self.pause, next_at=now + 1 / (rate or 1e9)), Admission(1)
         if rate is None:
             return self, Admission(max_count)
-        start = max(self.next_at, now - _LATENESS)
+        # a time further ahead was written before the clock was set back
+        start = max(self.next_at, now - _LATENESS) if self.next_at <= now + 1 / rate + _LATENESS else now
         if start > now:
             return self, Admission(0, start)
         count = min(max_count, 1 + int((now - start) * rate))
@@ -180,9 +183,9 @@ class HostState:
             state = state._with_points(now)
         if len(row) < ROW:
             return replace(state, row=row), NextStep.SEND_AGAIN
-        if len(set(row)) == 1 and self.pause >= ALONE_PAUSE:
-            return replace(state, row=(), pause=0.0, pause_until=0.0), NextStep.GIVE_UP
         pause = min(max(FIRST_PAUSE, 2 * self.pause), LONGEST_PAUSE)
+        if self.is_refusing and len(set(row)) == 1 and pause > refusal.wait:
+            return replace(state, row=row, pause_until=now + FIRST_PAUSE, refused_at=now), NextStep.GIVE_UP
         state = replace(state, row=row, pause=pause, pause_until=now + pause, refused_at=now)
         if refusal.is_forbidden and limits.cautious is not None:
             state = replace(state, address_refused_at=now)
@@ -202,14 +205,14 @@ class HostState:
     def repaired(self, now: float) -> HostState:
         """Returns the state without times that were written before the clock was set back."""
         latest = now + LONGEST_PAUSE + _CLOCK_JUMP
-        is_possible = max(self.next_at, self.pause_until, self.asked_until) <= latest
+        is_possible = max(self.pause_until, self.asked_until) <= latest
         if is_possible and max(self.refused_at, self.last_refusal_at) <= now + _CLOCK_JUMP:
             return self
         past = {
             name: min(getattr(self, name), now)
             for name in ("changed_at", "refused_at", "address_refused_at", "last_refusal_at")
         }
-        return replace(self, next_at=0.0, pause_until=now, asked_until=now, **past)
+        return replace(self, pause_until=now, asked_until=now, **past)
 
     def as_text(self) -> str:
         """Returns the state as JSON."""

@@ -9,7 +9,8 @@ import importlib.util
 import os
 import queue
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -97,10 +98,6 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 
-#: The cost of an ended request, its result, and its error.
-_Outcome = tuple[int, Out | None, BaseException | None]
-
-
 class Stream(Generic[In, Out]):
     """Runs ``work`` in ``loop`` for each request. Results come in the order they are ready.
 
@@ -111,31 +108,34 @@ class Stream(Generic[In, Out]):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        work: Callable[[In], Awaitable[Out]],
+        work: Callable[[In], Coroutine[Any, Any, Out]],
         cost: Callable[[In], int],
         window: int,
         memory_bound: int,
     ) -> None:
         self._loop, self._work, self._cost = loop, work, cost
         self._window, self._memory_bound = window, memory_bound
-        self._outcomes: queue.SimpleQueue[_Outcome[Out]] = queue.SimpleQueue()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[Out], int] = {}
+        # requests that ended, each with its cost; a portion wakes the caller's thread once
+        self._ended: list[tuple[asyncio.Task[Out], int]] = []
+        self._portions: queue.SimpleQueue[list[tuple[asyncio.Task[Out], int]]] = queue.SimpleQueue()
 
     def run(self, requests: Iterable[In]) -> Iterator[Out]:
         """Yields the results, and raises the errors of ``work``; leaving early cancels requests in flight."""
         source = iter(requests)
         # the window is topped up again after a quarter of it was taken, so that the link never runs dry
         portion = max(1, self._window // 4)
+        ready: deque[tuple[asyncio.Task[Out], int]] = deque()
         waiting = held_bytes = 0
         next_request = next(source, None)
         try:
             while True:
-                batch: list[In] = []
+                batch: list[tuple[In, int]] = []
                 while next_request is not None and waiting < self._window:
                     cost = self._cost(next_request)
                     if held_bytes and held_bytes + cost > self._memory_bound:
                         break
-                    batch.append(next_request)
+                    batch.append((next_request, cost))
                     waiting += 1
                     held_bytes += cost
                     next_request = next(source, None)
@@ -143,44 +143,34 @@ class Stream(Generic[In, Out]):
                     self._loop.call_soon_threadsafe(self._start, batch)
                 if not waiting:
                     return
-                for cost, result, error in self._take_outcomes(portion):
+                ready.extend(() if ready else self._portions.get())
+                for _ in range(min(portion, len(ready))):
+                    task, cost = ready.popleft()
                     waiting -= 1
-                    if error is not None:
-                        raise error
-                    yield result  # type: ignore[misc]  # a result is there whenever there is no error
+                    yield task.result()
                     held_bytes -= cost
         finally:
             # a loop that was closed before this generator was collected has ended its tasks itself
-            if (waiting or self._tasks) and not self._loop.is_closed():
+            if (waiting or self._running) and not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(self._cancel)
 
-    def _take_outcomes(self, max_count: int) -> list[_Outcome[Out]]:
-        """Waits for an outcome, and returns those that are there."""
-        outcomes = [self._outcomes.get()]
-        while len(outcomes) < max_count:
-            try:
-                outcomes.append(self._outcomes.get_nowait())
-            except queue.Empty:
-                break
-        return outcomes
+    def _start(self, batch: list[tuple[In, int]]) -> None:
+        for request, cost in batch:
+            task = self._loop.create_task(self._work(request))
+            self._running[task] = cost
+            task.add_done_callback(self._end)
 
-    def _start(self, batch: list[In]) -> None:
-        for request in batch:
-            task = self._loop.create_task(self._run_request(request))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+    def _end(self, task: asyncio.Task[Out]) -> None:
+        if not self._ended:
+            self._loop.call_soon(self._hand_over)
+        self._ended.append((task, self._running.pop(task)))
+        if not task.cancelled():
+            task.exception()  # or asyncio logs it if the caller has left
+
+    def _hand_over(self) -> None:
+        ended, self._ended = self._ended, []
+        self._portions.put(ended)
 
     def _cancel(self) -> None:
-        for task in tuple(self._tasks):
+        for task in tuple(self._running):
             task.cancel()
-
-    async def _run_request(self, request: In) -> None:
-        cost = self._cost(request)
-        try:
-            result = await self._work(request)
-        except BaseException as error:
-            self._outcomes.put((cost, None, error))
-            if not isinstance(error, Exception):
-                raise
-        else:
-            self._outcomes.put((cost, result, None))

@@ -79,8 +79,15 @@ class NamedPlaces:
 
     def read_many(self, requests: Iterable[ByteRange]) -> Iterator[RangeBytes | RangeFault]:
         """Reads as ``Transport.read_many``; neighbouring ranges of one place are requested concurrently."""
-        for _, neighbours in groupby(requests, lambda byte_range: place_of(byte_range.key)[0]):
-            yield from self._read_from_place(neighbours)
+        for root, neighbours in groupby(requests, lambda byte_range: place_of(byte_range.key)[0]):
+            place_ranges = (replace(asked, key=place_of(asked.key)[1], tag=asked) for asked in neighbours)
+            for outcome in self._place_at(root).read_many(place_ranges):
+                asked = outcome.tag
+                assert isinstance(asked, ByteRange)
+                if isinstance(outcome, RangeFault):
+                    yield _with_name(outcome, asked)
+                else:
+                    yield replace(outcome, key=asked.key, tag=asked.tag)
 
     def close(self) -> None:
         """Ends the connections to places opened here."""
@@ -88,31 +95,14 @@ class NamedPlaces:
             place.close()
         self._opened.clear()
 
-    def _read_from_place(self, requests: Iterable[ByteRange]) -> Iterator[RangeBytes | RangeFault]:
-        remaining_ranges = iter(requests)
-        first = next(remaining_ranges)
-        place, _ = self._locate(first.key)
-
-        def place_ranges() -> Iterator[ByteRange]:
-            yield replace(first, key=place_of(first.key)[1], tag=first)
-            for byte_range in remaining_ranges:
-                yield replace(byte_range, key=place_of(byte_range.key)[1], tag=byte_range)
-
-        for outcome in place.read_many(place_ranges()):
-            original = outcome.tag
-            assert isinstance(original, ByteRange)
-            if isinstance(outcome, RangeFault):
-                yield _with_name(outcome, original)
-            else:
-                yield replace(outcome, key=original.key, tag=original.tag)
-
     def _locate(self, name: str) -> tuple[Transport, str]:
         root, key = place_of(name)
-        if not root:
-            return self._source, key
-        if root not in self._opened:
+        return self._place_at(root), key
+
+    def _place_at(self, root: str) -> Transport:
+        if root and root not in self._opened:
             self._opened[root] = self._open(root)
-        return self._opened[root], key
+        return self._opened[root] if root else self._source
 
 
 def _with_name(fault: RangeFault, byte_range: ByteRange) -> RangeFault:

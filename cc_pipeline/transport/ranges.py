@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.stores.answer import Answer
-from cc_pipeline.transport.faults import Finding, Verified, handling_of
+from cc_pipeline.transport.faults import Finding, handling_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +36,15 @@ class ByteRange:
     """Bytes to read: ``length`` bytes from ``offset``, or the last ``length`` when ``offset`` is ``None``.
 
     The object must still have the ETag ``etag``, as the transport gave it, and ``total`` bytes. ``tag`` is returned
-    untouched with the bytes or the fault. ``tries`` lowers the number of attempts (``None``: as in the retry policy).
-    ``may_be_short``: if the object ends before the range, the bytes up to its end are enough. ``max_object_bytes``: if
-    the source sends the whole object instead, a range that ends within so many bytes is taken out of it."""
+    untouched with the bytes or the fault. ``may_be_short``: if the object ends before the range, the bytes up to its
+    end are enough. ``max_object_bytes``: if the source sends the whole object instead, a range that ends within so many
+    bytes is taken out of it."""
 
     key: str
     offset: int | None
     length: int
     etag: str | None = None
     tag: object = None
-    tries: int | None = None
     total: int | None = None
     may_be_short: bool = False
     max_object_bytes: int = 0
@@ -94,10 +91,3 @@ class TransportStats:
 
     requests: int = 0
     bytes: int = 0
-    faults: Counter[str] = field(default_factory=Counter)
-
-    def count(self, answer: Answer, verdict: Verified | Finding) -> None:
-        """Counts the bytes of an answer, and its fault."""
-        self.bytes += len(answer.body)
-        if isinstance(verdict, Finding):
-            self.faults[verdict.kind.value] += 1

@@ -37,6 +37,10 @@ WAIT_ATTENDED: Final = 7 * 86_400.0
 #: message.
 _LONGEST_ASKED: Final = 300.0
 _SHORT_ASKED: Final = 2.0
+#: Maximum seconds that a request waits for its host while no other object is refused.
+_LONGEST_ALONE: Final = 640.0
+#: Maximum seconds that a request waits for the answer to the one that ended a pause, here or in another process.
+_LONGEST_TEST: Final = 60.0
 #: Seconds between two looks at a host that refuses: another process, or the user, may know that it answers again.
 _LOOK_SECONDS: Final = 1.0
 #: Seconds between two looks for a free slot, and without one after which a message is shown.
@@ -132,9 +136,10 @@ class RateLimiter:
             if finding.kind not in ENVIRONMENT_KINDS or finding.kind is FaultKind.REDIRECTED:
                 self.answered(sent)
             return NextStep.SEND_AGAIN
-        refusal = Refusal(
-            key, sent, self._clock(), finding.detail, finding.kind is FaultKind.FORBIDDEN, finding.retry_after
-        )
+        now = self._clock()
+        wait = min(self._wait, _LONGEST_ALONE) - (now - (self._waited_since or now))
+        is_forbidden = finding.kind is FaultKind.FORBIDDEN
+        refusal = Refusal(key, sent, now, finding.detail, is_forbidden, finding.retry_after, wait)
         next_step = await self._change(lambda state: state.refused(self._limits, refusal))
         self._news.set()
         return next_step
@@ -233,9 +238,9 @@ class RateLimiter:
             return False
         if admission.is_asked and remaining > _LONGEST_ASKED:
             return True
-        # the request that ended the last pause may be in flight, here or in another process
-        is_tested = self._wait > 0 and now - admission.since < host_state.FIRST_PAUSE
-        return waited + remaining > self._wait and not is_tested
+        is_tested = admission.tested_at is not None and now - admission.tested_at < _LONGEST_TEST
+        is_nearly_over = self._wait > 0 and (is_tested or remaining <= host_state.FIRST_PAUSE)
+        return waited + remaining > self._wait and not is_nearly_over
 
     def _end_waiting(self, error: Exception) -> None:
         while self._waiting:

@@ -18,7 +18,7 @@ from cc_pipeline.stores.answer import Answer, Span
 from cc_pipeline.stores.opening import is_loopback, may_be_public
 from cc_pipeline.stores.web import HttpClient, HttpStore
 from cc_pipeline.transport.faults import FaultKind, Finding, Verified
-from cc_pipeline.transport.sender import Follow, Judge, Sender, SourceAnswer
+from cc_pipeline.transport.sender import Attempt, Follow, Judge, Sender, is_redirect
 
 #: Hosts that a source's host is known to redirect to. A star stands for anything within one label.
 _KNOWN_REDIRECTS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -117,7 +117,7 @@ class Follower:
         """Returns the function that follows a redirect of ``key`` and judges the last answer. ``span``, ``limit`` and
         ``skip`` are as of ``Store.fetch``."""
 
-        async def follow(answer: Answer) -> SourceAnswer:
+        async def follow(answer: Answer) -> Attempt:
             address, requests = self._store.url(key), 0
             size: int | None = None
             for _ in range(_MAX_HOPS):
@@ -127,21 +127,18 @@ class Follower:
                     # signed addresses are for GET alone
                     object_headers = {"content-length": size_header, "etag": answer.headers.get(_ETAG, "")}
                     answer = Answer(200, {name: value for name, value in object_headers.items() if value}, b"")
-                    return judge(answer), answer, requests
+                    return Attempt(judge(answer), answer, requests)
                 try:
                     address = self._target(address, answer)
                 except Undeclared as refused:
-                    return Finding(FaultKind.REDIRECTED, str(refused)), answer, requests
+                    return Attempt(Finding(FaultKind.REDIRECTED, str(refused)), answer, requests)
                 send = partial(self._send, method, address, span, limit, skip)
                 # an address expires: the next try begins at the source
-                verdict, answer, hop_requests = await self._sender_at(address).send(key, send, judge, max_attempts=1)
-                requests += hop_requests
-                if isinstance(verdict, Verified):
-                    return _with_size(verdict, size), answer, requests
-                if verdict.kind is not FaultKind.REDIRECTED:
-                    detail = f"{verdict.detail}, from {host_of(redact_address(address))}"
-                    return replace(verdict, detail=detail), answer, requests
-            return Finding(FaultKind.REDIRECTED, "a redirect to another redirect"), answer, requests
+                hop = await self._sender_at(address).send_once(key, send, judge)
+                answer, requests = hop.answer, requests + hop.requests
+                if not is_redirect(hop.verdict):
+                    return hop._replace(verdict=_of_hop(hop.verdict, size, address), requests=requests)
+            return Attempt(Finding(FaultKind.REDIRECTED, "a redirect to another redirect"), answer, requests)
 
         return follow
 
@@ -160,8 +157,10 @@ class Follower:
         return self._client_to(address).ask(method, address, headers, hoped_for=hoped_for, bound=limit, skip=skip)
 
 
-def _with_size(verdict: Verified, size: int | None) -> Verified | Finding:
-    """Compares a verdict with the size that a redirect announced."""
+def _of_hop(verdict: Verified | Finding, size: int | None, address: str) -> Verified | Finding:
+    """Returns the verdict on the last hop, at ``address``, compared with the ``size`` that a redirect announced."""
+    if isinstance(verdict, Finding):
+        return replace(verdict, detail=f"{verdict.detail}, from {host_of(redact_address(address))}")
     if size is None or not verdict.total or verdict.total == size:
         return verdict
     detail = f"the file has {verdict.total} bytes, but the redirect announced {size}"

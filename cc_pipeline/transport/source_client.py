@@ -125,7 +125,7 @@ class SourceClient:
         def judge(answer: Answer) -> Verified | Finding:
             return judge_range(span, answer, byte_range.etag, byte_range.total, may_be_short=byte_range.may_be_short)
 
-        return self._send_get(byte_range.key, span, span.length, judge, max_attempts=byte_range.tries)
+        return self._send_get(byte_range.key, span, span.length, judge)
 
     async def _read_part_of_whole(self, byte_range: ByteRange, offset: int) -> SourceAnswer:
         """Reads an explicit range out of the whole object, from a host that sends nothing else. Bytes before the range
@@ -135,7 +135,7 @@ class SourceClient:
             return judge_part_of_whole(answer, offset, byte_range.length, byte_range.etag, byte_range.total)
 
         limit = byte_range.length - 1  # a store reads one byte more
-        return await self._send_get(byte_range.key, None, limit, judge, skip=offset, max_attempts=byte_range.tries)
+        return await self._send_get(byte_range.key, None, limit, judge, skip=offset)
 
     async def _read_suffix(self, byte_range: ByteRange) -> SourceAnswer:
         """Reads the end of an object, by the kind of range that the host is known to support, else by the other."""
@@ -165,13 +165,13 @@ class SourceClient:
                 return replace(verdict, final=not self._has_suffixes)
             return verdict
 
-        return self._send_get(byte_range.key, span, span.length, judge, max_attempts=byte_range.tries)
+        return self._send_get(byte_range.key, span, span.length, judge)
 
     async def _read_by_size(self, byte_range: ByteRange) -> SourceAnswer:
         """Reads the end of an object as an explicit range, after a HEAD request if its size is not known."""
         size, requests = byte_range.total, 0
         if size is None:
-            head_verdict, answer, requests = await self.head(byte_range.key, byte_range.tries)
+            head_verdict, answer, requests = await self.head(byte_range.key)
             if isinstance(head_verdict, Finding):
                 return head_verdict, answer, requests
             size = size_in(answer)
@@ -191,13 +191,13 @@ class SourceClient:
 
         return await self._send_get(key, None, limit, judge)
 
-    async def head(self, key: str, max_attempts: int | None = None) -> SourceAnswer:
+    async def head(self, key: str) -> SourceAnswer:
         """Requests the head of an object. The size is ``content-length``, if it has one."""
         sender, follower = self._ready()
         follow: Follow | None = None
         if follower is not None:
             follow = follower.following("HEAD", key, None, 0, 0, judge_head)
-        return await sender.send(key, lambda: self.store.head(key), judge_head, follow, max_attempts)
+        return await sender.send(key, lambda: self.store.head(key), judge_head, follow)
 
     async def write(self, write: Callable[[], Awaitable[Answer]]) -> SourceAnswer:
         """Sends a change to the user's own bucket and returns its result."""
@@ -227,20 +227,13 @@ class SourceClient:
             await sender.limiter.close()
 
     def _send_get(
-        self,
-        key: str,
-        span: Span | None,
-        limit: int,
-        judge: Judge,
-        *,
-        skip: int = 0,
-        max_attempts: int | None = None,
+        self, key: str, span: Span | None, limit: int, judge: Judge, *, skip: int = 0
     ) -> Awaitable[SourceAnswer]:
         sender, follower = self._ready()
         follow: Follow | None = None
         if follower is not None:
             follow = follower.following("GET", key, span, limit, skip, judge)
-        return sender.send(key, lambda: self.store.fetch(key, span, limit, skip), judge, follow, max_attempts)
+        return sender.send(key, lambda: self.store.fetch(key, span, limit, skip), judge, follow)
 
     def _ready(self) -> tuple[Sender | FolderSender, Follower | None]:
         if self._sender is None:

@@ -58,7 +58,7 @@ class Home:
     """A harvested home on a simulated clock, whose runs are of new processes."""
 
     def __init__(self, server: FaultServer, home: Path, patch: pytest.MonkeyPatch) -> None:
-        self._server, self._home = server, home
+        self._server, self.folder = server, home
         self.time = NOON
         patch.setattr(fetch_stage, "current_time", lambda: self.time)
         workspace = self.workspace()
@@ -67,7 +67,7 @@ class Home:
         locate_captures(workspace, CRAWL, [SITE, OTHER])
 
     def workspace(self, **chosen: Any) -> Workspace:
-        return workspace_of(self._server.url, self._home, **chosen)
+        return workspace_of(self._server.url, self.folder, **chosen)
 
     def run(self, *sites: str, **chosen: Any) -> tuple[StageReport, FetchIncomplete | None, int]:
         """The report, the refusal if there was one, and the requests that the source saw."""
@@ -206,6 +206,31 @@ def test_a_target_takes_over_the_asks_of_another(home: Home, server: FaultServer
     locate_captures(workspace, CRAWL, ["set-own"])
     fetch_captures(workspace, CRAWL, ["set-own"])
     assert (home.note("set-own")["lost"], home.note()["pending"]) == (lost, lost)
+
+
+def test_a_damaged_note_of_the_last_good_record_is_none(home: Home, server: FaultServer, mine: list[Capture]) -> None:
+    home.run(OTHER)
+    server.set_rules([Rule("404", times=None, key=f"*{mine[0].warc_filename}")])
+    [note] = home.workspace().settings.cache_path.glob("good_record")
+    for damage in (b"", b"\xff\xfe", note.read_bytes()[:-20]):
+        note.write_bytes(damage)
+        home.run(max_lost=1.0)
+    assert home.note()["asks"] == 1
+
+
+def test_asks_outlive_the_bytes_that_came_instead(home: Home, server: FaultServer, mine: list[Capture]) -> None:
+    server.set_rules([Rule("bit_each", times=None, key=f"*{mine[0].warc_filename}")])
+    for day in (1, 2, 3, 4):
+        home.run()
+        quarantined = list(home.folder.rglob("*.quarantine"))
+        assert quarantined or day == 4
+        for file in quarantined:
+            file.unlink()
+        note = home.note()
+        assert (note["asks"] if note["pending"] else 3) == min(3, day)
+        home.wait(24)
+    assert home.note()["lost"] > 0
+    assert not home.run()[2]
 
 
 def test_payloads_with_another_digest_are_fetched_counted_and_shown(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
-from cc_pipeline.extraction.failure_isolation import Outcome, Throttling, affects_all_targets, run_isolated
+from cc_pipeline.extraction.failure_isolation import Outcome, affects_all_targets, run_isolated
 from cc_pipeline.extraction.loss_policy import FetchIncomplete
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.transport.faults import FaultKind, range_fault
@@ -109,28 +109,8 @@ def test_one_object_that_stays_refused_fails_its_target_alone() -> None:
     assert {slug for one in outcomes if one.report for slug in one.report.per_target} == set(SLUGS) - {"t07"}
 
 
-def test_refusals_of_several_objects_end_everything() -> None:
-    calls: list[list[str]] = []
-    outcomes: list[Outcome] = []
-    bad = {slug: throttled(f"cc-index/{slug}.parquet") for slug in SLUGS}
-    with pytest.raises(EnvironmentFault):
-        for one in run_isolated(stage(bad, calls), SLUGS):
-            outcomes.append(one)
-    assert [one.slugs for one in outcomes] == [("t00",)]
-    assert len(calls) == 8, "halved once to one target, and its neighbour tells that it is the source"
-
-
 def test_an_object_that_many_targets_need_fails_them_and_not_the_others() -> None:
     bad = dict.fromkeys(SLUGS[:20], throttled("cc-index/x.parquet"))
     outcomes = list(run_isolated(stage(bad, []), SLUGS))
     assert {slug: error for one in outcomes for slug, error in one.errors.items()} == bad
     assert {slug for one in outcomes if one.report for slug in one.report.per_target} == set(SLUGS[20:])
-
-
-@pytest.mark.parametrize(("requests", "ends"), [(0, True), (5, False)])
-def test_what_the_source_gave_in_between_says_that_it_does_not_refuse_all(requests: int, ends: bool) -> None:
-    throttling = Throttling()
-    assert not throttling.note_error(throttled("cc-index/x.parquet"))
-    throttling.note_answers(StageReport("locate", rows=1, requests=requests))
-    assert throttling.note_error(throttled("cc-index/y.parquet")) is ends
-    assert not throttling.note_error(KeyError("a bug"))

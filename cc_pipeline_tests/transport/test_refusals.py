@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from statistics import mean
 
@@ -10,7 +11,6 @@ import pytest
 from cc_pipeline.transport import host_state
 from cc_pipeline.transport.faults import FaultKind, Finding
 from cc_pipeline.transport.host_state import (
-    ALONE_PAUSE,
     CAUTION,
     LONGEST_PAUSE,
     HostState,
@@ -121,6 +121,34 @@ def test_an_object_that_is_forbidden_alone_is_its_own_fault_unless_the_host_refu
     assert 600 < result.seconds < 700, "it might have been the address"
 
 
+@pytest.mark.parametrize(("wait", "least", "most"), [(WAIT, 300, 360), (math.inf, 600, 680)])
+def test_an_object_that_stays_refused_costs_no_other_and_is_waited_for_once(
+    wait: float, least: float, most: float
+) -> None:
+    def rule(key: str, now: float) -> int:
+        return 503 if key == "f7" else 200
+
+    for side_by_side, latency in ((1, 0.3), (4, 0.3), (4, 8.0)):
+        asked = [*["f7"] * 4, *keys(5)]
+        result = fetch_all(asked, rule, wait=wait, side_by_side=side_by_side, latency=latency)
+        assert (kinds(result), result.came) == ({FaultKind.THROTTLED}, 5)
+        assert kinds(fetch_all(asked[:4], rule, wait=wait, side_by_side=side_by_side, latency=latency)) == {
+            FaultKind.THROTTLED
+        }
+    # one at a time, nothing else tells whether it is the host
+    result = fetch_all([*["f7"] * 4, "f1"], rule, wait=wait, side_by_side=1)
+    assert (kinds(result), result.came) == ({FaultKind.THROTTLED}, 1)
+    assert least < result.seconds < most
+
+
+def test_a_host_that_refuses_on_is_known_by_its_next_object() -> None:
+    result = fetch_all(["f1", "f2", "f3"], lambda key, now: 503, wait=WAIT, side_by_side=1)
+    assert [verdict.kind for verdict in result.verdicts.values() if isinstance(verdict, Finding)] == [
+        FaultKind.THROTTLED, FaultKind.REFUSED, FaultKind.REFUSED
+    ]  # fmt: skip
+    assert result.seconds < WAIT
+
+
 def refusal(now: float, key: str = "f1", *, sent: float | None = None, status: int = 503, after: float = 0) -> Refusal:
     return Refusal(key, now if sent is None else sent, now, f"status {status}", status == 403, after or None)
 
@@ -197,13 +225,20 @@ def test_a_lowered_rate_is_raised_again_after_an_hour_without_requests() -> None
 
 
 def test_times_from_a_clock_that_was_set_back_are_dropped() -> None:
-    state = replace(refuses(EPOCH), pause=ALONE_PAUSE, last_refusal_at=EPOCH, address_refused_at=EPOCH)
+    state = replace(refuses(EPOCH), pause=320.0, last_refusal_at=EPOCH, address_refused_at=EPOCH)
     assert state.repaired(EPOCH) == state
     earlier = EPOCH - 86_400
     repaired = state.repaired(earlier)
-    assert max(repaired.pause_until, repaired.refused_at, repaired.next_at, repaired.last_refusal_at) <= earlier
+    assert max(repaired.pause_until, repaired.refused_at, repaired.last_refusal_at) <= earlier
     assert repaired.admit(OTHER_HOST, earlier + 1, 1)[1].count == 1
     assert HostState.from_text(state.as_text()) == state
+
+
+def test_a_clock_that_was_set_back_a_little_holds_no_request() -> None:
+    state, _ = HostState().admit(FRONT, EPOCH, 1)
+    for seconds in (50, 1_800, 86_400):
+        now = EPOCH - seconds
+        assert state.repaired(now).admit(FRONT, now, 1)[1].count == 1
 
 
 def test_a_user_may_reset_a_host() -> None:
