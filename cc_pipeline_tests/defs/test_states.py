@@ -11,7 +11,7 @@ import pytest
 import cc_pipeline.extraction.run as stages
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.home_namespace import OWN_HOME, TABLES
-from cc_pipeline.defs.lake_records import report_unrecorded, restore_records
+from cc_pipeline.defs.lake_records import read_partitions, report_unrecorded, restore_records
 from cc_pipeline.defs.recording import FAILED, PartitionsFailed
 from cc_pipeline.defs.stage_runner import StageRunner
 from cc_pipeline.errors import CcPipelineError, PlaceFault
@@ -81,13 +81,14 @@ def states_equal_the_lake(
 ) -> None:
     expected = dict.fromkeys(made, "MATERIALIZED") | dict.fromkeys(failed, "FAILED")
     with open_workspace(settings) as workspace:
+        versions = {table: {key: one[1] for key, one in of.items()} for table, of in read_partitions(workspace).items()}
         for table in TABLES:
             assert shown(instance, table) == expected, table
             for key, record in recorded(instance, table).items():
                 crawl, target = key.split("|")
                 rows = workspace.lake.read(table, {"crawl": crawl, "target": target}, ["target"]).num_rows
                 assert record.metadata["dagster/partition_row_count"].value == rows, (table, key)
-                assert record.tags["dagster/data_version"], "from content"
+                assert record.tags["dagster/data_version"] == versions[table][key], (table, key)
 
 
 COUNTED = ("ASSET_MATERIALIZATION_PLANNED", "ASSET_MATERIALIZATION", "ASSET_CHECK_EVALUATION")
