@@ -50,15 +50,15 @@ def select_crawls(listed_crawls: Sequence[str], selection: Sequence[str]) -> tup
 def decide_crawls(
     listed_crawls: Sequence[str],
     registered: Collection[str],
-    requested: Collection[str],
+    done: Collection[str],
     selection: Sequence[str],
     is_runnable: Callable[[str], bool],
     new_keys_per_tick: int,
 ) -> CrawlDecision:
     """Decides one tick of the sensor of new crawls.
 
-    ``listed_crawls`` is newest first, ``registered`` are partitions already, ``requested`` are crawls that were
-    harvested, or that earlier ticks have asked for. ``is_runnable`` is called only for crawls that would run; it may
+    ``listed_crawls`` is newest first, ``registered`` are partitions already, ``done`` are crawls that were harvested
+    or are harvested now. ``is_runnable`` is called only for crawls that would run; it may
     cost a request.
     """
     new = tuple(crawl for crawl in listed_crawls if crawl not in registered)
@@ -68,7 +68,7 @@ def decide_crawls(
     candidates = [
         crawl_id
         for crawl_id in select_crawls(listed_crawls, selection)
-        if crawl_id in partition_crawls and crawl_id not in requested
+        if crawl_id in partition_crawls and crawl_id not in done
     ]
     run: list[str] = []
     waiting: list[str] = []

@@ -10,7 +10,7 @@ from pydantic import Field
 from cc_pipeline.defs.checks import as_results, checks_of, evaluate_partitions, make_specs
 from cc_pipeline.defs.home_namespace import LOCATION, HomeNamespace
 from cc_pipeline.defs.lineage import ARCHIVES, COLLINFO, COLUMNAR_INDEX, PATH_LISTS, table_metadata
-from cc_pipeline.defs.metadata import crawl_links, row_counts, stage_metadata, to_metadata
+from cc_pipeline.defs.metadata import row_counts, stage_metadata, to_metadata
 from cc_pipeline.defs.partitions import read_run_keys
 from cc_pipeline.defs.recording import Events, logged_progress, materialization
 from cc_pipeline.errors import UserInputError
@@ -62,7 +62,7 @@ def list_crawls(workspace: Workspace) -> tuple[Metadata, str]:
 def list_index_files(workspace: Workspace, crawl: str) -> Metadata:
     """Reads the path list of a crawl."""
     report = commit_manifest(workspace, crawl)
-    return row_counts(report.rows) | stage_metadata(report) | crawl_links(workspace, crawl)
+    return row_counts(report.rows) | stage_metadata(report)
 
 
 def fetch_footers(workspace: Workspace, crawl: str, *, refresh: bool) -> Metadata:
@@ -84,8 +84,7 @@ def repair_crawl(workspace: Workspace, crawl: str) -> Metadata:
 def index_crawl(workspace: Workspace, crawl: str, *, agreed: bool, max_files: int) -> Metadata:
     """Makes an index file for each archive file. A stopped build goes on where it stopped."""
     report = build_index(workspace, crawl, agreed=agreed, max_files=max_files or None)
-    metrics = to_metadata(report.per_target[crawl])
-    return row_counts(report.rows) | stage_metadata(report) | metrics | crawl_links(workspace, crawl)
+    return row_counts(report.rows) | stage_metadata(report) | to_metadata(report.per_target[crawl])
 
 
 def _describe_harvest(workspace: Workspace, crawl: str, report: Any) -> Metadata:
