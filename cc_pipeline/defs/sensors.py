@@ -17,7 +17,6 @@ from cc_pipeline.automation.due import (
     Pair,
     count_failures,
     decide_backfill,
-    decide_crawls,
     select_crawls,
 )
 from cc_pipeline.automation.reparse import describe_cost, is_agreed
@@ -148,30 +147,25 @@ def find_new_crawls(
         # the newest ones that there is room for
         notes.append(str(explain_too_many(len(registered) + len(new), targets)))
     unfinished = instance.get_runs(dg.RunsFilter(job_name=job, statuses=list(UNFINISHED)))
-    excess_crawls = set(new[room:])
+    done = instance.get_materialized_partitions(namespace.key("row_groups"))
+    done |= {run.tags.get("dagster/partition", "") for run in unfinished}
+    known_crawls = [crawl for crawl in listed_crawls if crawl in registered or crawl in new[:room]]
+    selection = workspace.settings.crawls if current else configured_crawls
+    wanted = [crawl for crawl in select_crawls(known_crawls, selection) if crawl not in done]
     source_faults: list[str] = []
-    decision = decide_crawls(
-        listed_crawls=[crawl for crawl in listed_crawls if crawl not in excess_crawls],
-        registered=registered,
-        done={
-            *instance.get_materialized_partitions(namespace.key("row_groups")),
-            *(run.tags.get("dagster/partition", "") for run in unfinished),
-        },
-        selection=workspace.settings.crawls if current else configured_crawls,
-        is_runnable=lambda crawl: _is_runnable(workspace, crawl, source_faults),
-        new_keys_per_tick=_NEW_KEYS_PER_TICK,
-    )
-    if decision.waiting:
+    published = [crawl for crawl in wanted if _is_runnable(workspace, crawl, source_faults)]
+    if waiting := [crawl for crawl in wanted if crawl not in published]:
         reason = f"the source does not answer: {source_faults[0]}" if source_faults else "not published yet"
-        notes.append(f"{', '.join(decision.waiting)}: {reason}")
-    if not decision.register and not decision.run:
+        notes.append(f"{', '.join(waiting)}: {reason}")
+    if not new[:room] and not published:
         return dg.SkipReason("; ".join(["no new crawl", *notes]))
-    add_request = namespace.crawl.build_add_request(list(decision.register))
+    # Dagster lists keys in the order of their registration: the oldest first
+    add_request = namespace.crawl.build_add_request(new[:room][::-1])
     return dg.SensorResult(
-        dynamic_partitions_requests=[add_request] if decision.register else [],
+        dynamic_partitions_requests=[add_request] if new[:room] else [],
         # Dagster does not run a key again: a failed harvest is repeated on the next day
         run_requests=[
-            dg.RunRequest(run_key=f"harvest:{crawl}:{_now():%Y-%m-%d}", partition_key=crawl) for crawl in decision.run
+            dg.RunRequest(run_key=f"harvest:{crawl}:{_now():%Y-%m-%d}", partition_key=crawl) for crawl in published
         ],
     )
 

@@ -28,7 +28,7 @@ from cc_pipeline.defs.partitions import (
     partition_key,
     split_key,
 )
-from cc_pipeline.defs.publication import RunPublisher
+from cc_pipeline.defs.publication import publish_after_run
 from cc_pipeline.defs.recording import Described, Events, PartitionLog, logged_progress
 from cc_pipeline.defs.steps import StepEvents, run_step
 from cc_pipeline.defs.watched import define_watched
@@ -135,13 +135,12 @@ def extract_partitions(
 ) -> Events:
     """Makes ``tables`` of every partition, yields the records of each when it is done, and publishes. Errors that
     affect all partitions are raised at once."""
-    workspace, publisher = namespace.workspace(context), RunPublisher(context, namespace.workspace(context), namespace)
+    workspace = namespace.workspace(context)
     define_watched(workspace, namespace, keys)
     engine = find_engine(workspace.settings.engine)
     for result in engine.extract(context, workspace, [split_key(key) for key in keys], tables):
         yield from record_result(log, workspace, result)
-        publisher.publish_if_old()
-    publisher.publish_at_end()
+    publish_after_run(context, workspace, namespace)
 
 
 def record_result(
