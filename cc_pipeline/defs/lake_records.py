@@ -58,16 +58,11 @@ def report_unrecorded(
         return 0
     described = read_partitions(workspace, missing)
     # the last asset decides whether a partition is recorded
-    ordered = [asset for asset in TABLES if asset != LAST] + [LAST]
-    return report_records(
-        instance,
-        (
-            materialization(namespace.key(asset), key, *described[asset][key])
-            for key in missing
-            for asset in ordered
-            if key in described.get(asset, {})
-        ),
+    ordered = sorted(TABLES, key=lambda asset: asset == LAST)
+    events = (
+        materialization(namespace.key(asset), key, *made) for asset in ordered for key, made in described[asset].items()
     )
+    return report_records(instance, events)
 
 
 def restore_records(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import dagster as dg
@@ -157,11 +158,7 @@ def define(namespace: HomeNamespace) -> list[dg.AssetsDefinition]:
     def index_footers(context: dg.AssetExecutionContext, config: FootersConfig) -> _Step:
         """The raw footer of every index file of the selected subsets (CC_PIPELINE_SUBSETS): fetched once, with one
         request each, and stored in the home."""
-
-        def fetch(workspace: Workspace, crawl: str) -> Metadata:
-            return fetch_footers(workspace, crawl, refresh=config.refresh)
-
-        yield from harvest(context, "index_footers", fetch)
+        yield from harvest(context, "index_footers", partial(fetch_footers, refresh=config.refresh))
 
     @dg.asset(
         **by_crawl,
@@ -248,10 +245,8 @@ def _jobs_on_request(namespace: HomeNamespace) -> list[dg.JobDefinition]:
 
     @dg.op(name=namespace.qualify("index_archives"), **needs)
     def index_archives(context: dg.OpExecutionContext, config: BuildConfig) -> Events:
-        def build(workspace: Workspace, crawl: str) -> Metadata:
-            return index_crawl(workspace, crawl, agreed=config.yes, max_files=config.max_files)
-
-        yield from record(context, "built_index", build)
+        make = partial(index_crawl, agreed=config.yes, max_files=config.max_files)
+        yield from record(context, "built_index", make)
 
     @dg.job(name=namespace.qualify("repair_statistics"), partitions_def=namespace.crawl)
     def repair() -> None:
