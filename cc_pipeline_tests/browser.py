@@ -43,6 +43,20 @@ class Tab:
         """Waits until some element shows the text."""
         self.page.get_by_text(text, exact=True).first.wait_for()
 
+    def click(self, button: str) -> None:
+        """Presses the first button that has this text in its name, once it can be pressed."""
+        self.page.get_by_role("button", name=button).first.click()
+
+    def choose(self, key: str) -> None:
+        """Picks a partition in the first list of the open dialog that has no choice yet."""
+        hints = self.page.get_by_role("dialog").first.get_by_text("Select a partition or create one")
+        hints.first.wait_for()
+        left = hints.count()
+        hints.first.click()
+        self.page.get_by_role("menuitem", name=key).click()
+        self.page.keyboard.press("Escape")
+        hints.nth(left - 1).wait_for(state="detached")
+
     def reads(self) -> str:
         """All text of the page."""
         return str(self.page.inner_text("body"))

@@ -1,9 +1,8 @@
-"""Decides which crawls to harvest and which partitions to extract now, and how many in each tick. All functions are
-pure decisions over lists."""
+"""Decides which partitions to extract now, and how many in each tick. All functions are pure decisions over lists."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -28,16 +27,6 @@ def format_duration(seconds: float) -> str:
     return f"about {round(seconds / 86_400)} days"
 
 
-@dataclass(frozen=True, slots=True)
-class CrawlDecision:
-    """Crawls to ``register`` as partitions, crawls to ``run`` (harvest), and selected crawls that are ``waiting``,
-    since they are not published yet."""
-
-    register: tuple[str, ...]
-    run: tuple[str, ...]
-    waiting: tuple[str, ...]
-
-
 def select_crawls(listed_crawls: Sequence[str], selection: Sequence[str]) -> tuple[str, ...]:
     """Returns the crawls of ``listed_crawls`` (newest first) that the configured selection names: ``newest``, ``all``
     or ids."""
@@ -45,36 +34,6 @@ def select_crawls(listed_crawls: Sequence[str], selection: Sequence[str]) -> tup
         return tuple(listed_crawls)
     selected_ids = {listed_crawls[0] if word == "newest" and listed_crawls else word for word in selection}
     return tuple(crawl for crawl in listed_crawls if crawl in selected_ids)
-
-
-def decide_crawls(
-    listed_crawls: Sequence[str],
-    registered: Collection[str],
-    requested: Collection[str],
-    selection: Sequence[str],
-    is_runnable: Callable[[str], bool],
-    new_keys_per_tick: int,
-) -> CrawlDecision:
-    """Decides one tick of the sensor of new crawls.
-
-    ``listed_crawls`` is newest first, ``registered`` are partitions already, ``requested`` are crawls that were
-    harvested, or that earlier ticks have asked for. ``is_runnable`` is called only for crawls that would run; it may
-    cost a request.
-    """
-    new = tuple(crawl for crawl in listed_crawls if crawl not in registered)
-    # the oldest of the new ones first, so that partitions are added in the order of their age
-    register = tuple(reversed(new[:new_keys_per_tick]))
-    partition_crawls = {*registered, *register}
-    candidates = [
-        crawl_id
-        for crawl_id in select_crawls(listed_crawls, selection)
-        if crawl_id in partition_crawls and crawl_id not in requested
-    ]
-    run: list[str] = []
-    waiting: list[str] = []
-    for crawl in candidates[:new_keys_per_tick]:
-        (run if is_runnable(crawl) else waiting).append(crawl)
-    return CrawlDecision(register, tuple(run), tuple(waiting))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
-from cc_pipeline.automation import watch_list
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, whole_slug
 from cc_pipeline.commoncrawl.target_text import parse_slug, set_slug
 from cc_pipeline.errors import UserInputError
@@ -20,32 +18,11 @@ from cc_pipeline.workspace.workspace import Workspace
 _MAX_HINTS: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class KnownKeys:
-    """The valid domains and crawls. ``unchecked_reason`` is the reason why crawls could not be listed; empty if they
-    were."""
-
-    domains: frozenset[str]
-    crawls: frozenset[str]
-    unchecked_reason: str = ""
-
-
-def known_keys(workspace: Workspace) -> KnownKeys:
-    """Returns the targets that are defined or on the watch list, and the crawls that are listed or have data in the
-    lake.
-
-    Raises ``UserInputError`` for a watch list with a wrong line, ``EnvironmentFault`` when the lake cannot be read.
-    """
-    lake = workspace.lake
-    crawl_list = workspace.crawl_list
-    crawl_ids, note = (
-        {*(crawl.id for crawl in crawl_list.crawls), *crawls_found_by_name(workspace.settings)},
-        crawl_list.note or "",
-    )
-    watched = watch_list.read(workspace.settings.watch_list_path)
-    domains = {*read_defined_slugs(lake), *(target.slug for target in watched)}
-    crawls = {*crawl_ids, *current_rows(lake)["crawl"].unique().to_pylist()}
-    return KnownKeys(frozenset(domains), frozenset(crawls), note)
+def read_known_crawls(workspace: Workspace) -> set[str]:
+    """Returns the crawls that the source lists or that have data in the lake. Raises ``EnvironmentFault`` when the lake
+    cannot be read."""
+    listed = {crawl.id for crawl in workspace.crawl_list.crawls} | {*crawls_found_by_name(workspace.settings)}
+    return listed | {*current_rows(workspace.lake)["crawl"].unique().to_pylist()}
 
 
 def read_defined_slugs(lake: Lake) -> list[str]:

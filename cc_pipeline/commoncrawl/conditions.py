@@ -71,7 +71,7 @@ _OF_URL: Final = frozenset({"protocol", "host", "domain", "tld", "path", "query"
 _DETECTED: Final = frozenset({"lang", "charset"})
 _READ_LATER: Final = "application/pdf"
 #: The indexes with the crawler's detections.
-_DESCRIBING: Final = pa.array(["parquet", "zipnum"])
+_DESCRIBING: Final = ("parquet", "zipnum")
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +323,7 @@ def _was_detected(name: str, captures: pa.Table) -> pa.Array | pa.Scalar:
     crawl = captures["crawl"][0].as_py() if captures.num_rows else ""
     if crawl in ARC_CRAWLS or index_is_built(crawl) or has_feature(crawl, "content_languages") is False:
         return pa.scalar(False)
-    is_described = pc.is_in(captures["located_by"], _DESCRIBING)
+    is_described = pc.is_in(captures["located_by"], pa.array(_DESCRIBING))
     if name == "charset":
         return is_described
     return pc.and_(is_described, pc.fill_null(pc.not_equal(captures["content_mime_detected"], _READ_LATER), True))

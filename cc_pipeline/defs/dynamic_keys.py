@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
 
 import dagster as dg
 
-from cc_pipeline.automation.known_keys import KnownKeys
+from cc_pipeline.automation import watch_list
+from cc_pipeline.automation.known_keys import read_defined_slugs, read_known_crawls
 from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.defs.home_namespace import OWN_HOME, HomeNamespace
 from cc_pipeline.defs.partitions import explain_too_many
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.workspace.workspace import Workspace
 
 #: States of a run that has not ended.
 UNFINISHED = (
@@ -21,16 +22,6 @@ UNFINISHED = (
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class UnknownKeys:
-    """Unknown keys with the reason of each: targets that are not defined and have no data, crawls that no source lists.
-    ``unchecked_reason`` is the reason why crawls were not checked (empty: they were)."""
-
-    targets: Mapping[str, str]
-    crawls: Mapping[str, str]
-    unchecked_reason: str = ""
 
 
 def refuse_too_many(instance: dg.DagsterInstance, *, targets: Iterable[str] = (), crawls: Iterable[str] = ()) -> None:
@@ -45,19 +36,20 @@ def refuse_too_many(instance: dg.DagsterInstance, *, targets: Iterable[str] = ()
         raise UserInputError(refused)
 
 
-def find_unknown_keys(instance: dg.DagsterInstance, known_keys: KnownKeys) -> UnknownKeys:
-    """Returns the unknown keys."""
+def find_unknown_keys(instance: dg.DagsterInstance, workspace: Workspace) -> tuple[list[str], list[str]]:
+    """Returns the keys of targets that are not defined, not watched and have no data, and those of crawls that the
+    source does not list and that have no data; no crawls while the list of crawls cannot be read.
+
+    Raises ``UserInputError`` for a watch list with a wrong line, ``EnvironmentFault`` when the lake cannot be read.
+    """
+    watched = watch_list.read(workspace.settings.watch_list_path)
+    known = {*read_defined_slugs(workspace.lake), *(target.slug for target in watched)}
+    targets = sorted({*OWN_HOME.target_keys(instance)} - known)
+    if workspace.crawl_list.note is not None:
+        return targets, []
+    crawls = {*OWN_HOME.crawl_keys(instance)} - read_known_crawls(workspace)
     # months of CC-NEWS and collections are in no list, and the files of their indexes may be there before anything else
-    crawls = {crawl for crawl in {*OWN_HOME.crawl_keys(instance)} - known_keys.crawls if not index_is_built(crawl)}
-    targets = sorted({*OWN_HOME.target_keys(instance)} - known_keys.domains)
-    return UnknownKeys(
-        dict.fromkeys(targets, "no target has this key, and it has no data"),
-        dict.fromkeys(
-            [] if known_keys.unchecked_reason else sorted(crawls),
-            "the source does not list this crawl, and it has no data",
-        ),
-        known_keys.unchecked_reason,
-    )
+    return targets, sorted(crawl for crawl in crawls if not index_is_built(crawl))
 
 
 def delete_keys(

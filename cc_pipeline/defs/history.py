@@ -43,15 +43,23 @@ def trim_history(
     to be newer than the deleted runs, such as the start of the run that calls this.
     """
     now = now or datetime.now(UTC)
-    runs = 0
+    runs, deleted = 0, set[tuple[dg.AssetKey, str]]()
     for run in list(_old_runs(instance, timedelta(days=workspace.settings.history_days), now)):
         if _can_be_restored(run):
             progress.report("old runs", runs, None)
+            deleted |= _find_recorded(instance, run.run_id)
             instance.delete_run(run.run_id)
             _delete_files(instance, run.run_id)
             runs += 1
     _delete_tick_logs(instance, now - _TICK_LOG_AGE)
-    return TrimReport(runs, restore_records(instance, workspace, namespace))
+    return TrimReport(runs, restore_records(instance, workspace, namespace, deleted))
+
+
+def _find_recorded(instance: dg.DagsterInstance, run_id: str) -> set[tuple[dg.AssetKey, str]]:
+    """Returns the partitions that a run recorded, by asset."""
+    entries = instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+    events = [entry.dagster_event for entry in entries]
+    return {(event.asset_key, event.partition) for event in events if event and event.asset_key and event.partition}
 
 
 def _old_runs(instance: dg.DagsterInstance, age: timedelta, now: datetime) -> Iterator[dg.DagsterRun]:

@@ -58,33 +58,49 @@ def report_unrecorded(
         return 0
     described = read_partitions(workspace, missing)
     # the last asset decides whether a partition is recorded
-    ordered = [asset for asset in TABLES if asset != LAST] + [LAST]
-    return report_records(
-        instance,
-        (
-            materialization(namespace.key(asset), key, *described[asset][key])
-            for key in missing
-            for asset in ordered
-            if key in described.get(asset, {})
-        ),
+    ordered = sorted(TABLES, key=lambda asset: asset == LAST)
+    events = (
+        materialization(namespace.key(asset), key, *made) for asset in ordered for key, made in described[asset].items()
     )
+    return report_records(instance, events)
 
 
-def restore_records(instance: dg.DagsterInstance, workspace: Workspace, namespace: HomeNamespace) -> int:
-    """Records everything that the lake has, whose partition exists, and that Dagster has no record of. Returns the
-    number of records."""
+def restore_records(
+    instance: dg.DagsterInstance,
+    workspace: Workspace,
+    namespace: HomeNamespace,
+    deleted: Collection[tuple[dg.AssetKey, str]] = (),
+) -> int:
+    """Records everything that the lake has, whose partition exists, and that Dagster has no record of; or only an
+    earlier one, if the latest was ``deleted``. Returns the number of records."""
     is_partition = _known_keys(instance, namespace)
     count = 0
     for asset, described in read_partitions(workspace).items():
-        recorded = instance.get_materialized_partitions(namespace.key(asset))
-        missing = [key for key in described if key not in recorded and is_partition(key)]
-        events = (materialization(namespace.key(asset), key, *described[key]) for key in missing)
+        asset_key = namespace.key(asset)
+        recorded = instance.get_materialized_partitions(asset_key)
+        missing = [
+            key
+            for key, (_, version) in described.items()
+            if is_partition(key)
+            and (
+                key not in recorded
+                or ((asset_key, key) in deleted and not _has_version(instance, asset_key, key, version))
+            )
+        ]
+        events = (materialization(asset_key, key, *described[key]) for key in missing)
         count += report_records(instance, events)
     made = {"crawls": workspace.lake.version("crawls") >= 0, "warehouse": workspace.settings.published_path.exists()}
     for asset, is_made in made.items():
         if is_made and instance.get_latest_materialization_event(namespace.key(asset)) is None:
             count += report_records(instance, iter([dg.AssetMaterialization(namespace.key(asset))]))
     return count
+
+
+def _has_version(instance: dg.DagsterInstance, asset: dg.AssetKey, key: str, version: str | None) -> bool:
+    """Whether the newest record of a partition has the version, if it is known."""
+    newest = instance.fetch_materializations(dg.AssetRecordsFilter(asset, asset_partitions=[key]), limit=1).records
+    made = newest[0].asset_materialization if newest else None
+    return version is None or (made is not None and (made.tags or {}).get("dagster/data_version") == version)
 
 
 def _known_keys(instance: dg.DagsterInstance, namespace: HomeNamespace) -> Callable[[str], bool]:

@@ -1,4 +1,4 @@
-"""Converts metrics of a stage to metadata for the UI, and reads texts from metadata."""
+"""Converts metrics of a stage to metadata for the UI."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ from typing import Final
 
 import dagster as dg
 
-from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
-from cc_pipeline.commoncrawl.paths import cluster_key, path_list_key, published_key
-from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012
 from cc_pipeline.lake.slice import StageReport
-from cc_pipeline.workspace.workspace import Workspace
 
 #: Characters with a meaning in Markdown; an underline inside of a word has none.
 _MARKS: Final = re.compile(r"[\\`*\[\]<>#!~&]|(?<![^\W_])_|_(?![^\W_])")
@@ -44,15 +40,6 @@ def to_metadata(values: Mapping[str, int | float | str]) -> dict[str, dg.Metadat
     return {name: _value(value) for name, value in values.items()}
 
 
-def read_texts(metadata: Mapping[str, dg.MetadataValue]) -> dict[str, str]:
-    """Returns the texts in metadata, by label. Values of other kinds are left out."""
-    return {
-        label: value.text
-        for label, value in metadata.items()
-        if isinstance(value, dg.TextMetadataValue) and value.text is not None
-    }
-
-
 def as_table(columns: Sequence[str], rows: Iterable[Sequence[str | int | float]]) -> dg.MetadataValue:
     """Returns rows as a table for the UI in which text stays text: text of a page may be Markdown, and make a browser
     load an address of a stranger."""
@@ -74,24 +61,3 @@ def _value(value: float | str) -> dg.MetadataValue:
     if isinstance(value, bool | str):
         return dg.MetadataValue.text(str(value))
     return dg.MetadataValue.int(value) if isinstance(value, int) else dg.MetadataValue.float(value)
-
-
-def crawl_links(workspace: Workspace, crawl: str) -> dict[str, dg.MetadataValue]:
-    """Returns links to a crawl's path lists and indexes at the source."""
-    if crawl == CRAWL_2012:
-        return {"URL index": _link(workspace, URL_INDEX_2012)}
-    if crawl in ARC_CRAWLS:
-        return {"cluster index": _link(workspace, cluster_key(crawl))}
-    if index_is_built(crawl):
-        list_key = published_key(crawl)
-        return {} if list_key is None else {"archive files": _link(workspace, list_key)}
-    return {
-        "index files": _link(workspace, path_list_key(crawl, "cc-index-table")),
-        "archive files": _link(workspace, path_list_key(crawl, "warc")),
-        "cluster index": _link(workspace, cluster_key(crawl)),
-    }
-
-
-def _link(workspace: Workspace, key: str) -> dg.MetadataValue:
-    address = f"{workspace.settings.source}/{key}"
-    return dg.MetadataValue.url(address) if address.startswith("http") else dg.MetadataValue.path(address)

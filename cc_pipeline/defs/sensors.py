@@ -3,8 +3,8 @@
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import dagster as dg
@@ -17,7 +17,6 @@ from cc_pipeline.automation.due import (
     Pair,
     count_failures,
     decide_backfill,
-    decide_crawls,
     select_crawls,
 )
 from cc_pipeline.automation.reparse import describe_cost, is_agreed
@@ -50,9 +49,7 @@ from cc_pipeline.workspace.workspace import Workspace
 _SIX_HOURS: Final = 6 * 3600
 #: The most partition keys that one tick adds; the next tick adds the others.
 _NEW_KEYS_PER_TICK = 200
-#: The most failures of a harvest or a publication in a row before a person has to act.
-_MAX_FAILURES = 3
-#: The newest runs that are read to count failures.
+#: The newest failed runs that a tick reads.
 _MAX_READ_RUNS = 500
 #: Harvested crawls whose path lists are compared: the lists of older crawls do not change any more.
 _NEWEST_CRAWLS = 2
@@ -62,8 +59,6 @@ _MAX_REASON_LENGTH, _MAX_PARTITION_REASON_LENGTH, _MAX_NAMED_PARTITIONS = 2_000,
 _MAX_RUNS = 10
 #: In Dagster's queue, runs that a person launches (0) come first.
 _PRIORITY: Final[Mapping[str, str]] = {"watch": "-1", "repair": "-2", "backfill": "-3"}
-#: Tag of a run of ``publish``: the state of the tables that it publishes.
-_STATE_TAG: Final = "cc_pipeline/tables"
 
 
 def define(namespace: HomeNamespace, jobs: Mapping[str, Any], *, is_automatic: bool) -> list[dg.SensorDefinition]:
@@ -71,52 +66,22 @@ def define(namespace: HomeNamespace, jobs: Mapping[str, Any], *, is_automatic: b
     are on from the start."""
     status = dg.DefaultSensorStatus.RUNNING if is_automatic else dg.DefaultSensorStatus.STOPPED
 
-    def options(name: str, seconds: int, job: str | None = None) -> dict[str, Any]:
-        launched = {} if job is None else {"job": jobs[job]}
-        return {
-            "name": namespace.qualify(name),
-            "minimum_interval_seconds": seconds,
-            "default_status": status,
-            "required_resource_keys": {namespace.resource},
-            **launched,
-        }
+    def sensor(name: str, seconds: int, job: str | None, decide: Callable[..., Any], description: str) -> Any:
+        def evaluate(context: dg.SensorEvaluationContext) -> Any:
+            try:
+                return decide(context, namespace.workspace(context), namespace)
+            except CcPipelineError as fault:
+                return dg.SkipReason(str(fault))
 
-    @dg.sensor(**options("new_crawls", _SIX_HOURS, "harvest_crawl"))
-    def new_crawls(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        """Registers crawls as partitions and harvests those of CC_PIPELINE_CRAWLS once they are published. Failed
-        harvests are repeated, three times at most."""
-        return find_new_crawls(context, namespace.workspace(context), namespace)
-
-    @dg.sensor(**options("watch_list", 60))
-    def watch_list(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        """Registers the targets of domains.txt as partitions. The sensor backfill_missing extracts them."""
-        return register_watched(context, namespace.workspace(context), namespace)
-
-    @dg.sensor(**options("path_lists", 86_400, "harvest_crawl"))
-    def path_lists(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        """Harvests the newest crawls again if their path lists have changed, once for each new content."""
-        return find_changed_lists(context, namespace.workspace(context), namespace)
-
-    @dg.sensor(**options("backfill_missing", 1_800, "extract_targets"))
-    def backfill_missing(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        """Extracts missing pages of watched targets from the selected crawls, repairs partitions that failed, and
-        fetches again what the source did not give."""
-        try:
-            return find_due_partitions(context, namespace.workspace(context), namespace)
-        except CcPipelineError as fault:
-            return dg.SkipReason(str(fault))
-
-    @dg.sensor(**options("publication", 60, "publish"))
-    def publication(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        """Publishes cc.duckdb when it is behind: at most every CC_PIPELINE_PUBLISH_EVERY minutes, or when all runs have
-        ended."""
-        return find_unpublished(context, namespace.workspace(context), namespace)
-
-    @dg.sensor(**options("source_refusals", 300))
-    def source_refusals(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        """Reports when the source refuses so often that no request is sent to it; the backfill waits meanwhile. Each
-        change is reported once, also to the webhook."""
-        return report_refusals(context, namespace.workspace(context))
+        return dg.SensorDefinition(
+            name=namespace.qualify(name),
+            evaluation_fn=evaluate,
+            minimum_interval_seconds=seconds,
+            description=description,
+            job=None if job is None else jobs[job],
+            default_status=status,
+            required_resource_keys={namespace.resource},
+        )
 
     # Dagster's decorator of failed runs gives no resources to a function without a parameter of their name
     failed_runs = dg.RunStatusSensorDefinition(
@@ -134,9 +99,7 @@ def define(namespace: HomeNamespace, jobs: Mapping[str, Any], *, is_automatic: b
         default_status=status,
         minimum_interval_seconds=300,
     )
-    return [
-        new_crawls, watch_list, path_lists, backfill_missing, publication, source_refusals, failed_runs, conditions,
-    ]  # fmt: skip
+    return [*(sensor(*declared) for declared in _SENSORS), failed_runs, conditions]
 
 
 def define_schedules(
@@ -176,44 +139,34 @@ def find_new_crawls(
     notes = [*([crawl_list.note] if crawl_list.note is not None else []), *notes]
     current = [crawl.id for crawl in crawl_list.crawls] if crawl_list.origin in ("list", "copy") else []
     listed_crawls = [*current, *(crawl for crawl in configured_crawls if crawl not in current)]
-    registered = set(namespace.crawl_keys(context.instance))
-    targets = len(namespace.target_keys(context.instance))
-    room = room_for_crawls(len(registered), targets)
+    instance, job = context.instance, namespace.qualify("harvest_crawl")
+    registered, targets = set(namespace.crawl_keys(instance)), len(namespace.target_keys(instance))
     new = [crawl for crawl in listed_crawls if crawl not in registered]
+    room = room_for_crawls(len(registered), targets)
     if len(new) > room:
         # the newest ones that there is room for
         notes.append(str(explain_too_many(len(registered) + len(new), targets)))
-    failures, due = _count_harvest_failures(context.instance, namespace, _now())
-    harvested = context.instance.get_materialized_partitions(namespace.key("row_groups"))
-    requested = [crawl for crawl in json.loads(context.cursor or "[]") if crawl not in due]
-    excess_crawls = set(new[room:])
+    unfinished = instance.get_runs(dg.RunsFilter(job_name=job, statuses=list(UNFINISHED)))
+    done = instance.get_materialized_partitions(namespace.key("row_groups"))
+    done |= {run.tags.get("dagster/partition", "") for run in unfinished}
+    known_crawls = [crawl for crawl in listed_crawls if crawl in registered or crawl in new[:room]]
+    selection = workspace.settings.crawls if current else configured_crawls
+    wanted = [crawl for crawl in select_crawls(known_crawls, selection) if crawl not in done]
     source_faults: list[str] = []
-    decision = decide_crawls(
-        listed_crawls=[crawl for crawl in listed_crawls if crawl not in excess_crawls],
-        registered=registered,
-        requested={*requested, *harvested},
-        selection=workspace.settings.crawls if current else configured_crawls,
-        is_runnable=lambda crawl: _is_runnable(workspace, crawl, source_faults),
-        new_keys_per_tick=_NEW_KEYS_PER_TICK,
-    )
-    if not decision.register and not decision.run:
-        if decision.waiting:
-            reason = f"the source does not answer: {source_faults[0]}" if source_faults else "not published yet"
-            notes.append(f"{', '.join(decision.waiting)}: {reason}")
-        if abandoned := [crawl for crawl in requested if failures.get(crawl, 0) >= _MAX_FAILURES]:
-            notes.append(
-                f"the harvest failed {_MAX_FAILURES} times and must be launched by hand: {', '.join(abandoned)}"
-            )
+    published = [crawl for crawl in wanted if _is_runnable(workspace, crawl, source_faults)]
+    if waiting := [crawl for crawl in wanted if crawl not in published]:
+        reason = f"the source does not answer: {source_faults[0]}" if source_faults else "not published yet"
+        notes.append(f"{', '.join(waiting)}: {reason}")
+    if not new[:room] and not published:
         return dg.SkipReason("; ".join(["no new crawl", *notes]))
-    add_request = namespace.crawl.build_add_request(list(decision.register))
+    # Dagster lists keys in the order of their registration: the oldest first
+    add_request = namespace.crawl.build_add_request(new[:room][::-1])
     return dg.SensorResult(
-        dynamic_partitions_requests=[add_request] if decision.register else [],
-        # Dagster does not run a key again, so every attempt has its own
+        dynamic_partitions_requests=[add_request] if new[:room] else [],
+        # Dagster does not run a key again: a failed harvest is repeated on the next day
         run_requests=[
-            dg.RunRequest(run_key=f"harvest:{crawl}:{failures.get(crawl, 0) + 1}", partition_key=crawl)
-            for crawl in decision.run
+            dg.RunRequest(run_key=f"harvest:{crawl}:{_now():%Y-%m-%d}", partition_key=crawl) for crawl in published
         ],
-        cursor=json.dumps([*requested, *decision.run]),
     )
 
 
@@ -247,45 +200,14 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _count_harvest_failures(
-    instance: dg.DagsterInstance, namespace: HomeNamespace, now: datetime
-) -> tuple[dict[str, int], set[str]]:
-    """Counts the failed harvests of each crawl since its last run that did not fail; crawls without failures are left
-    out. Also returns the crawls among them that are to be tried again ``now``: after six hours, then twelve."""
-    sensor_runs = dg.RunsFilter(
-        job_name=namespace.qualify("harvest_crawl"), tags={"dagster/sensor_name": namespace.qualify("new_crawls")}
-    )
-    failures: dict[str, int] = {}
-    recovered: set[str] = set()
-    last_failures: dict[str, datetime] = {}
-    for record in instance.get_run_records(sensor_runs, limit=_MAX_READ_RUNS):
-        crawl = record.dagster_run.tags.get("dagster/partition", "")
-        if record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:
-            recovered.add(crawl)
-        elif crawl not in recovered:
-            failures[crawl] = failures.get(crawl, 0) + 1
-            last_failures.setdefault(crawl, record.create_timestamp)
-    wait = timedelta(seconds=_SIX_HOURS)
-    due = {
-        crawl
-        for crawl, count in failures.items()
-        # ticks are six hours apart, not to the second, so the delay ends a little before the tick
-        if count < _MAX_FAILURES and last_failures[crawl] + wait * (2 ** (count - 1) - 0.5) <= now
-    }
-    return failures, due
-
-
 def register_watched(
     context: dg.SensorEvaluationContext, workspace: Workspace, namespace: HomeNamespace
 ) -> dg.SensorResult | dg.SkipReason:
     """Decides a tick of ``watch_list``."""
     watched = watched_targets(workspace, namespace)
     note = f"; {watched.note}" if watched.note is not None else ""
-    try:
-        # a definition may change under the same key (a set gains a member); no commit if equal
-        workspace.register_targets(watched.targets)
-    except CcPipelineError as fault:
-        return dg.SkipReason(f"{fault}{note}")
+    # a definition may change under the same key (a set gains a member); no commit if equal
+    workspace.register_targets(watched.targets)
     registered = set(namespace.target_keys(context.instance))
     new = [target.slug for target in watched.targets if target.slug not in registered][:_NEW_KEYS_PER_TICK]
     if not new:
@@ -300,27 +222,19 @@ def register_watched(
 def find_changed_lists(
     context: dg.SensorEvaluationContext, workspace: Workspace, namespace: HomeNamespace
 ) -> dg.SensorResult | dg.SkipReason:
-    """Decides a tick of ``path_lists``. The cursor has the digest of each list that was harvested again."""
-    digests: dict[str, str] = json.loads(context.cursor) if context.cursor else {}
-    changed: dict[str, str] = {}
-    try:
-        # an index that is built in this home grows only if a person agrees
-        published = [crawl for crawl in _harvested(context.instance, namespace) if not index_is_built(crawl)]
-        for crawl in published[:_NEWEST_CRAWLS]:
-            list_digest = changed_list_digest(workspace, crawl)
-            if list_digest is not None and digests.get(crawl) != list_digest:
-                changed[crawl] = list_digest
-    except CcPipelineError as fault:
-        return dg.SkipReason(str(fault))
+    """Decides a tick of ``path_lists``."""
+    # an index that is built in this home grows only if a person agrees
+    published = [crawl for crawl in _harvested(context.instance, namespace) if not index_is_built(crawl)]
+    digests = {crawl: changed_list_digest(workspace, crawl) for crawl in published[:_NEWEST_CRAWLS]}
+    changed = {crawl: digest for crawl, digest in digests.items() if digest is not None}
     if not changed:
         return dg.SkipReason("no path list of the newest crawls has changed")
-    newest = {crawl: digests[crawl] for crawl in sorted(digests)[-_NEWEST_CRAWLS:]}
     return dg.SensorResult(
+        # Dagster does not run a key again, so each content of a list is harvested once
         run_requests=[
             dg.RunRequest(run_key=f"list:{crawl}:{digest[:16]}", partition_key=crawl)
             for crawl, digest in changed.items()
-        ],
-        cursor=json.dumps(newest | changed),
+        ]
     )
 
 
@@ -482,10 +396,7 @@ def find_unpublished(
     context: dg.SensorEvaluationContext, workspace: Workspace, namespace: HomeNamespace
 ) -> dg.RunRequest | dg.SkipReason:
     """Decides a tick of ``publication``."""
-    try:
-        lag = find_publication_lag(workspace)
-    except CcPipelineError as fault:
-        return dg.SkipReason(str(fault))
+    lag = find_publication_lag(workspace)
     if lag is None:
         return dg.SkipReason("cc.duckdb is up to date")
     instance, minutes, publish = context.instance, workspace.settings.publish_every, namespace.qualify("publish")
@@ -497,20 +408,13 @@ def find_unpublished(
         return dg.SkipReason(
             f"runs are in flight, and cc.duckdb is less than {minutes:g} minutes old (CC_PIPELINE_PUBLISH_EVERY)"
         )
-    # the same state of the tables is published again only after a failure, and a limited number of times
-    state = {_STATE_TAG: lag.state}
-    failed = instance.get_runs_count(
-        dg.RunsFilter(job_name=publish, tags=state, statuses=[dg.DagsterRunStatus.FAILURE])
-    )
-    if failed >= _MAX_FAILURES:
-        return dg.SkipReason(
-            f"publishing cc.duckdb failed {failed} times, so it is not tried again until the tables change. The runs "
-            f"of {publish} show the reason; then launch {publish} by hand"
-        )
-    return dg.RunRequest(run_key=f"{lag.state}:{failed}", tags=state)
+    # Dagster does not run a key again: a state that could not be published is tried again in the next hour
+    return dg.RunRequest(run_key=f"{lag.state}:{_now():%Y-%m-%dT%H}")
 
 
-def report_refusals(context: dg.SensorEvaluationContext, workspace: Workspace) -> dg.SensorResult:
+def report_refusals(
+    context: dg.SensorEvaluationContext, workspace: Workspace, namespace: HomeNamespace
+) -> dg.SensorResult:
     """Reports that the source refuses, or answers again; the cursor has its state."""
     host = find_refusing_host(workspace)
     if host is None:
@@ -559,3 +463,36 @@ def _notify(log: logging.Logger, settings: Settings, event: Mapping[str, object]
     problem = post_event(settings.webhook, event)
     if problem is not None:
         log.warning(f"the event was not sent to the webhook (CC_PIPELINE_WEBHOOK): {problem}")
+
+
+#: Of each sensor its name, the seconds between ticks, the job that it launches, what decides a tick, and a description.
+_SENSORS: Final[Sequence[tuple[str, int, str | None, Callable[..., Any], str]]] = (
+    (
+        "new_crawls", _SIX_HOURS, "harvest_crawl", find_new_crawls,
+        "Registers crawls as partitions and harvests those of CC_PIPELINE_CRAWLS once they are published. Failed "
+        "harvests are repeated once a day.",
+    ),
+    (
+        "watch_list", 60, None, register_watched,
+        "Registers the targets of domains.txt as partitions. The sensor backfill_missing extracts them.",
+    ),
+    (
+        "path_lists", 86_400, "harvest_crawl", find_changed_lists,
+        "Harvests the newest crawls again if their path lists have changed, once for each new content.",
+    ),
+    (
+        "backfill_missing", 1_800, "extract_targets", find_due_partitions,
+        "Extracts missing pages of watched targets from the selected crawls, repairs partitions that failed, and "
+        "fetches again what the source did not give.",
+    ),
+    (
+        "publication", 60, "publish", find_unpublished,
+        "Publishes cc.duckdb when it is behind: at most every CC_PIPELINE_PUBLISH_EVERY minutes, or when all runs have "
+        "ended.",
+    ),
+    (
+        "source_refusals", 300, None, report_refusals,
+        "Reports when the source refuses so often that no request is sent to it; the backfill waits meanwhile. Each "
+        "change is reported once, also to the webhook.",
+    ),
+)  # fmt: skip

@@ -6,27 +6,12 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from typing import IO, Final
+from typing import Final
 
 from cc_pipeline.addresses import host_of
 
 #: Seconds to wait for an answer.
 _TIMEOUT_SECONDS: Final = 10.0
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: the person chose the address, and no other receives the document."""
-
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: http.client.HTTPMessage,
-        newurl: str,
-    ) -> None:
-        return None
 
 
 def post_event(address: str, event: Mapping[str, object]) -> str | None:
@@ -50,7 +35,17 @@ def _post(address: str, event: Mapping[str, object]) -> str | None:
         request = urllib.request.Request(
             address, json.dumps(event).encode(), {"Content-Type": "application/json"}, method="POST"
         )
-        with urllib.request.build_opener(_NoRedirects).open(request, timeout=_TIMEOUT_SECONDS):
+        # no handler follows a redirect: the person chose the address, and no other receives the document
+        opener = urllib.request.OpenerDirector()
+        for handler in (
+            urllib.request.ProxyHandler,
+            urllib.request.HTTPHandler,
+            urllib.request.HTTPSHandler,
+            urllib.request.HTTPDefaultErrorHandler,
+            urllib.request.HTTPErrorProcessor,
+        ):
+            opener.add_handler(handler())
+        with opener.open(request, timeout=_TIMEOUT_SECONDS):
             return None
     except urllib.error.HTTPError as answer:
         answer.close()

@@ -17,7 +17,6 @@ from cc_pipeline.automation.due import (
     Pair,
     count_failures,
     decide_backfill,
-    decide_crawls,
     select_crawls,
 )
 from cc_pipeline.automation.staleness import assess_crawl
@@ -31,44 +30,6 @@ from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.slices import SliceRow, TableState
 
 LISTED = ["C5", "C4", "C3", "C2", "C1"]
-
-
-def decide(
-    registered: set[str],
-    requested: set[str],
-    selection: tuple[str, ...] = ("newest",),
-    cap: int = 100,
-    unpublished: set[str] | None = None,
-):
-    return decide_crawls(LISTED, registered, requested, selection, lambda c: c not in (unpublished or set()), cap)
-
-
-def test_the_first_tick_registers_all_and_runs_only_the_newest() -> None:
-    decision = decide(set(), set())
-    assert decision.register == ("C1", "C2", "C3", "C4", "C5")
-    assert decision.run == ("C5",)
-
-
-def test_the_second_tick_has_nothing_to_do() -> None:
-    decision = decide(set(LISTED), {"C5"})
-    assert (decision.register, decision.run, decision.waiting) == ((), (), ())
-
-
-def test_a_crawl_waits_until_it_is_published() -> None:
-    decision = decide(set(LISTED), set(), unpublished={"C5"})
-    assert decision.run == ()
-    assert decision.waiting == ("C5",)
-
-
-def test_new_keys_per_tick_are_capped_newest_first() -> None:
-    decision = decide(set(), set(), cap=2)
-    assert decision.register == ("C4", "C5")
-
-
-def test_only_crawls_that_would_run_are_asked_for() -> None:
-    asked: list[str] = []
-    decide_crawls(LISTED, LISTED, {"C5"}, ("C5", "C2"), lambda c: not asked.append(c), 10)
-    assert asked == ["C2"]
 
 
 def test_a_selection_keeps_the_listed_order_and_ignores_strangers() -> None:

@@ -2,6 +2,7 @@
 which those partitions fail that the file ``BAD_PARTITIONS`` names. Importing it changes ``extraction.run``."""
 
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +19,10 @@ _locate = stages.locate_captures
 
 
 def _locate_or_fail(workspace: Workspace, crawl: str, slugs: Sequence[str], **given: object) -> StageReport:
-    bad = Path(os.environ["BAD_PARTITIONS"]).read_text("utf-8").split()
+    bad, held = Path(os.environ["BAD_PARTITIONS"]).read_text("utf-8").split(), Path(os.environ["HELD_PARTITIONS"])
+    while {f"{crawl}|{slug}" for slug in slugs} & {*held.read_text("utf-8").split()}:
+        held.with_suffix(".waits").touch()
+        time.sleep(0.2)
     for slug in slugs:
         if f"{crawl}|{slug}" in bad:
             raise CcPipelineError(f"{slug} is bad in {crawl}, as the test wants it")

@@ -12,6 +12,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.history import trim_history
 from cc_pipeline.defs.home_namespace import OWN_HOME, TABLES
 from cc_pipeline.defs.instance import open_instance
+from cc_pipeline.defs.recording import materialization
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.defs.graph import materialize, recorded, settings_of
 from cc_pipeline_tests.world import NEW, Bucket, harvest
@@ -27,6 +28,9 @@ def test_partitions_of_deleted_runs_stay_recorded(bucket: Bucket, tmp_path: Path
         workspace.register_targets([parse_target(target) for target in TARGETS])
         instance.add_dynamic_partitions("crawl", [NEW])
         instance.add_dynamic_partitions("target", [*TARGETS])
+        # an earlier command recorded another version, without a run
+        earlier = materialization(dg.AssetKey("captures"), KEYS[0], {}, "earlier")
+        instance.report_runless_asset_event(earlier)
         for key in KEYS:
             assert materialize(instance, workspace, key).success
         selected = frozenset({dg.AssetKey("report")})

@@ -34,7 +34,6 @@ UNMARKED = {
     "DagsterInstance.from_config",
     "DagsterInstance.get_materialized_partitions",
     "DagsterInstance.get_runs",
-    "DagsterInstance.get_runs_count",
     "DagsterInstance.get_ticks",
     "DagsterInstance.root_directory",
     "Definitions.get_repository_def",

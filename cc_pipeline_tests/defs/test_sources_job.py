@@ -6,17 +6,21 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import dagster as dg
 import pytest
 from typer.testing import CliRunner
 
 from cc_pipeline.cli.app import app
 from cc_pipeline.cli.commands.doctor import verify_and_repair
+from cc_pipeline.defs.lake_records import SOURCE_TABLES
 from cc_pipeline.documents.document2012.json import metadata_json
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.publish.publish import publish_warehouse
+from cc_pipeline.workspace.source_files import identify, register
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.archive.sequencefile_writer import write_sequencefile
 from cc_pipeline_tests.checks.changed_slices import lose_rows
+from cc_pipeline_tests.defs.graph import failure_of, materialize
 from cc_pipeline_tests.defs.published import query
 from cc_pipeline_tests.extraction.written_whole import sequencefile
 from cc_pipeline_tests.publish.lake_pages import commit_pages, make_workspace, page
@@ -87,3 +91,17 @@ def test_documents_of_2012_are_exported_on_demand(workspace: Workspace, tmp_path
     assert len(out.read_text("utf-8").splitlines()) == pages
     few = ["export", "--query", "SELECT url FROM page_metadata", "--format", "metadata-json", "--out", str(out), *home]
     assert CliRunner().invoke(app, few).exit_code != 0
+
+
+def test_cc_duckdb_is_published_behind_files_in_the_same_run(
+    workspace: Workspace, instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    settings = replace(workspace.settings, home=tmp_path, lake=str(tmp_path / "lake"))
+    with open_workspace(settings) as own:
+        [file] = register(own, [identify(own.transport, damaged_file(tmp_path))])
+        instance.add_dynamic_partitions("source_file", [file.slug])
+        assets = [*SOURCE_TABLES, "warehouse"]
+        result = materialize(instance, own, file.slug, assets=assets)
+        assert result.success, failure_of(result)
+        events = result.get_asset_materialization_events()
+        assert {event.asset_key.path[-1] for event in events} == {*assets}

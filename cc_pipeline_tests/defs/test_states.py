@@ -11,7 +11,7 @@ import pytest
 import cc_pipeline.extraction.run as stages
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.home_namespace import OWN_HOME, TABLES
-from cc_pipeline.defs.lake_records import report_unrecorded, restore_records
+from cc_pipeline.defs.lake_records import read_partitions, report_unrecorded, restore_records
 from cc_pipeline.defs.recording import FAILED, PartitionsFailed
 from cc_pipeline.defs.stage_runner import StageRunner
 from cc_pipeline.errors import CcPipelineError, PlaceFault
@@ -81,13 +81,14 @@ def states_equal_the_lake(
 ) -> None:
     expected = dict.fromkeys(made, "MATERIALIZED") | dict.fromkeys(failed, "FAILED")
     with open_workspace(settings) as workspace:
+        versions = {table: {key: one[1] for key, one in of.items()} for table, of in read_partitions(workspace).items()}
         for table in TABLES:
             assert shown(instance, table) == expected, table
             for key, record in recorded(instance, table).items():
                 crawl, target = key.split("|")
                 rows = workspace.lake.read(table, {"crawl": crawl, "target": target}, ["target"]).num_rows
                 assert record.metadata["dagster/partition_row_count"].value == rows, (table, key)
-                assert record.tags["dagster/data_version"], "from content"
+                assert record.tags["dagster/data_version"] == versions[table][key], (table, key)
 
 
 COUNTED = ("ASSET_MATERIALIZATION_PLANNED", "ASSET_MATERIALIZATION", "ASSET_CHECK_EVALUATION")
@@ -152,6 +153,14 @@ def test_what_is_behind_the_tables_is_made_in_the_same_run(
     made = KEYS if last is not None else KEYS[:1]
     states_equal_the_lake(instance, settings, made)
     assert shown(instance, "words") == dict.fromkeys(made, "MATERIALIZED")
+
+
+def test_all_that_is_behind_the_captures_is_made_in_one_run(settings: Settings, instance: dg.DagsterInstance) -> None:
+    assets = [*TABLES, "warehouse"]
+    result = materialize(instance, settings, KEYS[0], assets=assets)
+    assert result.success, failure_of(result)
+    assert {event.asset_key.path[-1] for event in result.get_asset_materialization_events()} == {*assets}
+    states_equal_the_lake(instance, settings, KEYS[:1])
 
 
 def test_what_is_behind_a_failed_partition_is_not_made(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.automation.known_keys import known_keys
+from cc_pipeline.automation.known_keys import read_known_crawls
 from cc_pipeline.checks.asset_checks import crawl_list_current
 from cc_pipeline.checks.doctor import examine
 from cc_pipeline.checks.scope import Scope
@@ -137,7 +137,7 @@ def test_a_crawl_newer_than_the_list_is_found_and_listed_in_the_table(bucket: Bu
         commit_crawls(workspace)
         assert workspace.lake.read("crawls").sort_by("crawl")["crawl"].to_pylist() == [OLD, NEW]
         assert [crawl.id for crawl in known_crawls(workspace).crawls] == [OLD], "newest and all mean the list"
-        assert {OLD, NEW} <= known_keys(workspace).crawls
+        assert {OLD, NEW} <= read_known_crawls(workspace)
 
 
 @pytest.mark.parametrize("kind", DEAD)

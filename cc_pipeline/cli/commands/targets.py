@@ -94,18 +94,16 @@ def remove_targets(
 
 def clean_home(settings: Settings, *, yes: bool) -> None:
     """Deletes unknown partition keys after a confirmation."""
-    from cc_pipeline.automation.known_keys import known_keys
     from cc_pipeline.defs.dynamic_keys import delete_keys, find_unknown_keys
     from cc_pipeline.defs.instance import open_instance
     from cc_pipeline.workspace.workspace import open_workspace
 
     with open_workspace(settings) as workspace, open_instance(settings) as instance:
-        unknown_keys = find_unknown_keys(instance, known_keys(workspace))
-        if unknown_keys.unchecked_reason:
-            _print(f"partition keys of crawls were not checked: {unknown_keys.unchecked_reason}")
-        key_rows = [("target", *key_and_reason) for key_and_reason in unknown_keys.targets.items()] + [
-            ("crawl", *key_and_reason) for key_and_reason in unknown_keys.crawls.items()
-        ]
+        targets, crawls = find_unknown_keys(instance, workspace)
+        if workspace.crawl_list.note is not None:
+            _print(f"partition keys of crawls were not checked: {workspace.crawl_list.note}")
+        key_rows = [("target", key, "no target has this key, and it has no data") for key in targets]
+        key_rows += [("crawl", key, "the source does not list this crawl, and it has no data") for key in crawls]
         if not key_rows:
             _print("no unknown partition keys")
             return
@@ -113,7 +111,7 @@ def clean_home(settings: Settings, *, yes: bool) -> None:
         if len(key_rows) > _MAX_SHOWN_KEYS:
             _print(f"and {len(key_rows) - _MAX_SHOWN_KEYS:,} more")
         _confirm(f"Delete {len(key_rows):,} partition keys? No data belongs to them.", yes=yes)
-        delete_keys(instance, targets=[*unknown_keys.targets], crawls=[*unknown_keys.crawls])
+        delete_keys(instance, targets=targets, crawls=crawls)
         _print(f"{len(key_rows):,} partition keys deleted")
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import dagster as dg
@@ -10,7 +11,7 @@ from pydantic import Field
 from cc_pipeline.defs.checks import as_results, checks_of, evaluate_partitions, make_specs
 from cc_pipeline.defs.home_namespace import LOCATION, HomeNamespace
 from cc_pipeline.defs.lineage import ARCHIVES, COLLINFO, COLUMNAR_INDEX, PATH_LISTS, table_metadata
-from cc_pipeline.defs.metadata import crawl_links, row_counts, stage_metadata, to_metadata
+from cc_pipeline.defs.metadata import row_counts, stage_metadata, to_metadata
 from cc_pipeline.defs.partitions import read_run_keys
 from cc_pipeline.defs.recording import Events, logged_progress, materialization
 from cc_pipeline.errors import UserInputError
@@ -62,7 +63,7 @@ def list_crawls(workspace: Workspace) -> tuple[Metadata, str]:
 def list_index_files(workspace: Workspace, crawl: str) -> Metadata:
     """Reads the path list of a crawl."""
     report = commit_manifest(workspace, crawl)
-    return row_counts(report.rows) | stage_metadata(report) | crawl_links(workspace, crawl)
+    return row_counts(report.rows) | stage_metadata(report)
 
 
 def fetch_footers(workspace: Workspace, crawl: str, *, refresh: bool) -> Metadata:
@@ -84,8 +85,7 @@ def repair_crawl(workspace: Workspace, crawl: str) -> Metadata:
 def index_crawl(workspace: Workspace, crawl: str, *, agreed: bool, max_files: int) -> Metadata:
     """Makes an index file for each archive file. A stopped build goes on where it stopped."""
     report = build_index(workspace, crawl, agreed=agreed, max_files=max_files or None)
-    metrics = to_metadata(report.per_target[crawl])
-    return row_counts(report.rows) | stage_metadata(report) | metrics | crawl_links(workspace, crawl)
+    return row_counts(report.rows) | stage_metadata(report) | to_metadata(report.per_target[crawl])
 
 
 def _describe_harvest(workspace: Workspace, crawl: str, report: Any) -> Metadata:
@@ -158,11 +158,7 @@ def define(namespace: HomeNamespace) -> list[dg.AssetsDefinition]:
     def index_footers(context: dg.AssetExecutionContext, config: FootersConfig) -> _Step:
         """The raw footer of every index file of the selected subsets (CC_PIPELINE_SUBSETS): fetched once, with one
         request each, and stored in the home."""
-
-        def fetch(workspace: Workspace, crawl: str) -> Metadata:
-            return fetch_footers(workspace, crawl, refresh=config.refresh)
-
-        yield from harvest(context, "index_footers", fetch)
+        yield from harvest(context, "index_footers", partial(fetch_footers, refresh=config.refresh))
 
     @dg.asset(
         **by_crawl,
@@ -249,10 +245,8 @@ def _jobs_on_request(namespace: HomeNamespace) -> list[dg.JobDefinition]:
 
     @dg.op(name=namespace.qualify("index_archives"), **needs)
     def index_archives(context: dg.OpExecutionContext, config: BuildConfig) -> Events:
-        def build(workspace: Workspace, crawl: str) -> Metadata:
-            return index_crawl(workspace, crawl, agreed=config.yes, max_files=config.max_files)
-
-        yield from record(context, "built_index", build)
+        make = partial(index_crawl, agreed=config.yes, max_files=config.max_files)
+        yield from record(context, "built_index", make)
 
     @dg.job(name=namespace.qualify("repair_statistics"), partitions_def=namespace.crawl)
     def repair() -> None:

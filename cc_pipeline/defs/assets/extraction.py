@@ -26,11 +26,11 @@ from cc_pipeline.defs.partitions import (
     StepContext,
     listed_keys,
     partition_key,
-    read_run_keys,
     split_key,
 )
-from cc_pipeline.defs.publication import RunPublisher
+from cc_pipeline.defs.publication import publish_after_run
 from cc_pipeline.defs.recording import Described, Events, PartitionLog, logged_progress
+from cc_pipeline.defs.steps import StepEvents, run_step
 from cc_pipeline.defs.watched import define_watched
 from cc_pipeline.documents.schemas import PAGE_COLUMNS, PARSER_VERSION
 from cc_pipeline.errors import UserInputError, describe_unknown_name
@@ -113,62 +113,21 @@ def define(namespace: HomeNamespace) -> list[dg.AssetsDefinition]:
         backfill_policy=BACKFILL,
         required_resource_keys={namespace.resource},
     )
-    def extract(
-        context: dg.AssetExecutionContext, config: ExtractConfig
-    ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation | dg.MaterializeResult[None] | dg.AssetCheckResult]:
+    def extract(context: dg.AssetExecutionContext, config: ExtractConfig) -> StepEvents:
         """Looks targets up in the cheapest index of their crawl, fetches and verifies their records, and parses each
         once.
 
         Each partition is recorded when it is done; a failed one does not stop the others. One pass writes all four page
         tables, and records those that are selected.
         """
-        workspace, log = namespace.workspace(context), PartitionLog(namespace, context.log)
         if config.accept_removals:
-            workspace.accept_removals()
-        keys = read_run_keys(context)
-        selected_checks = {key.name for key in context.selected_asset_check_keys}
+            namespace.workspace(context).accept_removals()
         tables = [table for table in TABLES if namespace.key(table) in context.selected_asset_keys]
-        if tables:
-            yield from extract_partitions(context, namespace, log, keys, tables)
-        else:  # a person executes checks alone
-            log.described.update((key, {}) for key in keys)
-        checks = [check for check in checks_of(TABLES) if check.name in selected_checks]
-        results = list(evaluate_partitions(namespace, workspace, context.log, checks, log.made_keys, log.reasons))
-        yield from results
-        log.raise_failures()
-        if has_dependents(context):
-            yield from _hand_on(context, namespace, log, tables, results)
+        yield from run_step(
+            context, namespace, TABLES, lambda log, keys: extract_partitions(context, namespace, log, keys, tables)
+        )
 
     return [extract]
-
-
-def has_dependents(context: dg.AssetExecutionContext) -> bool:
-    """Whether other steps of the run depend on this one. Dagster would skip them, since it has no outputs."""
-    inputs = [given for inputs in context.job_def.dependencies.values() for given in inputs.values()]
-    return any(node.node == context.op_def.name for given in inputs for node in given.get_node_dependencies())
-
-
-def _hand_on(
-    context: dg.AssetExecutionContext,
-    namespace: HomeNamespace,
-    log: PartitionLog,
-    tables: Sequence[str],
-    evaluations: Sequence[dg.AssetCheckEvaluation],
-) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
-    """Yields an output for each table and blocking check, on which the next steps of the run wait. It records every
-    partition of the run once more, so it comes only if all of them were made."""
-    for table in tables:
-        for key, described in log.described.items():
-            context.add_asset_metadata(dict(described[table][0]), namespace.key(table), partition_key=key)
-        versions = {described[table][1] for described in log.described.values()}
-        version = versions.pop() if len(versions) == 1 else None
-        yield dg.MaterializeResult(
-            asset_key=namespace.key(table), data_version=None if version is None else dg.DataVersion(version)
-        )
-    for check in checks_of(tables):
-        if check.blocking:
-            passed = all(one.passed for one in evaluations if one.check_name == check.name)
-            yield dg.AssetCheckResult(asset_key=namespace.key(check.asset), check_name=check.name, passed=passed)
 
 
 def extract_partitions(
@@ -176,15 +135,12 @@ def extract_partitions(
 ) -> Events:
     """Makes ``tables`` of every partition, yields the records of each when it is done, and publishes. Errors that
     affect all partitions are raised at once."""
-    workspace, publisher = namespace.workspace(context), RunPublisher(context, namespace.workspace(context), namespace)
+    workspace = namespace.workspace(context)
     define_watched(workspace, namespace, keys)
-    with logged_progress(context.log):
-        for result in find_engine(workspace.settings.engine).extract(
-            context, workspace, [split_key(key) for key in keys], tables
-        ):
-            yield from record_result(log, workspace, result)
-            publisher.publish_if_old()
-        publisher.publish_at_end()
+    engine = find_engine(workspace.settings.engine)
+    for result in engine.extract(context, workspace, [split_key(key) for key in keys], tables):
+        yield from record_result(log, workspace, result)
+    publish_after_run(context, workspace, namespace)
 
 
 def record_result(
@@ -255,7 +211,8 @@ def listed_job(namespace: HomeNamespace) -> dg.JobDefinition:
                 raise UserInputError(describe_unknown_name("table", table, TABLES))
         tables = [table for table in TABLES if table in config.tables or not config.tables]
         known = leave_out_unknown(context.instance, namespace, log, listed_keys(config.partitions))
-        yield from extract_partitions(context, namespace, log, known, tables)
+        with logged_progress(context.log):
+            yield from extract_partitions(context, namespace, log, known, tables)
         yield from evaluate_partitions(namespace, workspace, context.log, checks_of(tables), log.made_keys, log.reasons)
         log.raise_failures()
 

@@ -10,8 +10,8 @@ from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.lake_records import SOURCE_TABLES
 from cc_pipeline.defs.lineage import WHOLE_FILES, table_metadata
 from cc_pipeline.defs.metadata import row_counts, stage_metadata, to_metadata
-from cc_pipeline.defs.partitions import read_run_keys
-from cc_pipeline.defs.recording import Described, Events, PartitionLog, logged_progress, record_each
+from cc_pipeline.defs.recording import Described, record_each
+from cc_pipeline.defs.steps import StepEvents, run_step
 from cc_pipeline.documents.schemas import PAGE_COLUMNS, PARSER_VERSION
 from cc_pipeline.extraction.whole_files import read_sources
 from cc_pipeline.workspace.schemas import SOURCE_FAULTS_COLUMNS
@@ -63,11 +63,14 @@ def define(namespace: HomeNamespace) -> list[dg.AssetsDefinition]:
         backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=10),
         required_resource_keys={namespace.resource},
     )
-    def read_files(context: dg.AssetExecutionContext) -> Events:
+    def read_files(context: dg.AssetExecutionContext) -> StepEvents:
         """Reads each file once, from its beginning to its end, into the tables of parsed pages."""
-        workspace, log = namespace.workspace(context), PartitionLog(namespace, context.log)
-        with logged_progress(context.log):
-            yield from record_each(log, read_run_keys(context), lambda slug: read_file(workspace, context.log, slug))
-        log.raise_failures()
+        workspace = namespace.workspace(context)
+        yield from run_step(
+            context,
+            namespace,
+            [*SOURCE_TABLES],
+            lambda log, slugs: record_each(log, slugs, lambda slug: read_file(workspace, context.log, slug)),
+        )
 
     return [read_files]

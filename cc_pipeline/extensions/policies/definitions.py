@@ -3,11 +3,12 @@
 import dagster as dg
 
 from cc_pipeline.defs.assets.extraction import partition_metadata
-from cc_pipeline.defs.checks import checks_of, evaluate_partitions, make_specs
+from cc_pipeline.defs.checks import make_specs
 from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.lineage import table_metadata
-from cc_pipeline.defs.partitions import read_run_keys, split_key
-from cc_pipeline.defs.recording import Described, Events, PartitionLog, logged_progress, record_each
+from cc_pipeline.defs.partitions import split_key
+from cc_pipeline.defs.recording import Described, record_each
+from cc_pipeline.defs.steps import StepEvents, run_step
 from cc_pipeline.extensions.policies.fill import fill_policies
 from cc_pipeline.extensions.policies.schemas import SITE_POLICIES_COLUMNS, VERSION
 from cc_pipeline.workspace.workspace import Workspace
@@ -34,14 +35,16 @@ def define(namespace: HomeNamespace) -> dg.Definitions:
         output_required=False,
         required_resource_keys={namespace.resource},
     )
-    def site_policies(context: dg.AssetExecutionContext) -> Events:
+    def site_policies(context: dg.AssetExecutionContext) -> StepEvents:
         """One row per robots.txt capture of the target's hosts in the crawl, with rules and signals. Only made on
         request."""
-        workspace, log = namespace.workspace(context), PartitionLog(namespace, context.log)
-        with logged_progress(context.log):
-            yield from record_each(log, read_run_keys(context), lambda key: read_partition(workspace, key))
-        yield from evaluate_partitions(namespace, workspace, context.log, checks_of([ASSET]), log.made_keys)
-        log.raise_failures()
+        workspace = namespace.workspace(context)
+        yield from run_step(
+            context,
+            namespace,
+            [ASSET],
+            lambda log, keys: record_each(log, keys, lambda key: read_partition(workspace, key)),
+        )
 
     return dg.Definitions(assets=dg.with_source_code_references([site_policies]))
 

@@ -4,11 +4,12 @@ import logging
 
 import dagster as dg
 
-from cc_pipeline.defs.checks import checks_of, evaluate_partitions, make_specs
+from cc_pipeline.defs.checks import make_specs
 from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.metadata import to_metadata
-from cc_pipeline.defs.partitions import BACKFILL, read_run_keys
-from cc_pipeline.defs.recording import Described, Events, PartitionLog, logged_progress, record_each
+from cc_pipeline.defs.partitions import BACKFILL
+from cc_pipeline.defs.recording import Described, record_each
+from cc_pipeline.defs.steps import StepEvents, run_step
 from cc_pipeline.extensions.reports.page import report_path, write_report
 from cc_pipeline.progress import format_count
 from cc_pipeline.workspace.workspace import Workspace
@@ -38,12 +39,14 @@ def define(namespace: HomeNamespace) -> dg.Definitions:
         backfill_policy=BACKFILL,
         required_resource_keys={namespace.resource},
     )
-    def report(context: dg.AssetExecutionContext) -> Events:
-        workspace, log = namespace.workspace(context), PartitionLog(namespace, context.log)
-        with logged_progress(context.log):
-            yield from record_each(log, read_run_keys(context), lambda slug: _write(workspace, context.log, slug))
-        yield from evaluate_partitions(namespace, workspace, context.log, checks_of(["report"]), log.made_keys)
-        log.raise_failures()
+    def report(context: dg.AssetExecutionContext) -> StepEvents:
+        workspace = namespace.workspace(context)
+        yield from run_step(
+            context,
+            namespace,
+            ["report"],
+            lambda log, slugs: record_each(log, slugs, lambda slug: _write(workspace, context.log, slug)),
+        )
 
     return dg.Definitions(assets=dg.with_source_code_references([report]))
 
