@@ -249,9 +249,11 @@ class Home:
     @public
     def sql(self, query: str, parameters: Sequence[object] = ()) -> Answer:
         """Returns the rows of one query on the published tables; ``?`` in it stands for ``parameters``. The query is
-        sent when the rows are read."""
+        sent when the rows are read. Raises ``UserInputError`` if ``parameters`` is a text instead of a list."""
         from cc_pipeline.api.rows import Answer
 
+        if isinstance(parameters, str):
+            raise UserInputError(f"parameters is one text, {parameters!r}; write a list of values: [{parameters!r}]")
         return Answer(self.settings, query, parameters)
 
     @public
@@ -262,16 +264,14 @@ class Home:
     @public
     def table(self, name: str, targets: str | Sequence[str] = (), crawls: Crawls = ()) -> Answer:
         """Returns a published table, or its rows of some targets and crawls. Raises ``UserInputError`` for an unknown
-        table, and for a target that was not run in this home."""
-        from cc_pipeline.api.user_input import chosen_targets, crawl_ids, refuse_unknown
+        table, and for a target or crawl that this home does not have."""
+        from cc_pipeline.api.user_input import resolve_home
         from cc_pipeline.export.table_files import select_tables
         from cc_pipeline.lake.published_file import open_for_queries
 
-        table_targets = chosen_targets(_to_texts(targets))
         with open_for_queries(self.settings) as connection:
-            refuse_unknown(connection, self.settings, table_targets)
-            slugs = [target.slug for target in table_targets]
-            [selection] = select_tables(connection, [name], slugs, crawl_ids(_to_texts(crawls)))
+            chosen = resolve_home(connection, self.settings, _to_texts(targets), _to_texts(crawls))
+            [selection] = select_tables(connection, [name], [target.slug for target in chosen[0]], chosen[1])
         return self.sql(selection.sql)
 
     @public

@@ -62,18 +62,29 @@ def capture_writer(output: str, columns: Sequence[str], out: Path | None) -> Ite
     ends.
 
     A file is written under a temporary name and renamed at the end, so a failed lookup leaves no file. Raises
-    ``EnvironmentFault`` if the disk refuses.
+    ``EnvironmentFault`` if the disk refuses, ``UserInputError`` if no row would replace an existing file.
     """
     if out is None:
         with _open_writer(output, columns, sys.stdout) as write:
             yield write
         return
-    with (
-        whole_file(out) as temporary_path,
-        open(temporary_path, "w", encoding="utf-8", newline="") as stream,
-        _open_writer(output, columns, stream) as write,
-    ):
-        yield write
+    row_count = 0
+    with whole_file(out) as temporary_path:
+        with (
+            open(temporary_path, "w", encoding="utf-8", newline="") as stream,
+            _open_writer(output, columns, stream) as write,
+        ):
+
+            def count(table: pa.Table) -> None:
+                nonlocal row_count
+                row_count += table.num_rows
+                write(table)
+
+            yield count
+        if not row_count:
+            from cc_pipeline.export.files import refuse_empty
+
+            refuse_empty(out)
 
 
 @contextmanager

@@ -43,10 +43,13 @@ def _open_catalog(settings: Settings) -> Catalog:
     return catalog
 
 
-def show_coverage(settings: Settings, crawls: Sequence[str] | None, output: str = "table") -> None:
-    """Writes the catalog's coverage of ``crawls`` (``None``: all). Raises ``EnvironmentFault`` without a catalog."""
+def show_coverage(settings: Settings, crawls: Sequence[str], output: str = "table") -> None:
+    """Writes the catalog's coverage of ``crawls``, as a person names them. Raises ``EnvironmentFault`` without a
+    catalog, ``UserInputError`` for a crawl that it does not have."""
+    from cc_pipeline.api.user_input import resolve_home_crawls
+
     with _open_catalog(settings) as catalog:
-        shown_crawls = catalog.crawls() if crawls is None else dict.fromkeys(crawls)
+        shown_crawls = resolve_home_crawls(crawls, catalog.crawls())
         rows = [row for crawl in shown_crawls for row in catalog.coverage(crawl).to_pylist()]
     ordered = sorted(rows, key=lambda row: (row["crawl"], row["subset"]))
     write_rows("the catalog", _COVERAGE, [[row[name] for name in _COVERAGE] for row in ordered], output)
@@ -54,7 +57,7 @@ def show_coverage(settings: Settings, crawls: Sequence[str] | None, output: str 
 
 @app.command()
 def coverage(
-    crawl: options.HomeCrawls = None,
+    crawl: options.MaybeCrawls = None,
     output: _Format = "table",
     home: options.Home = None,
 ) -> None:
@@ -69,7 +72,7 @@ def coverage(
       cc-pipeline catalog coverage -c CC-MAIN-2018-05 --format jsonl
     """
 
-    show_coverage(load_settings(home=home), crawl, check_format(output))
+    show_coverage(load_settings(home=home), crawl or ["all"], check_format(output))
 
 
 def query_catalog(settings: Settings, sql: str, output: str, out: Path | None) -> None:

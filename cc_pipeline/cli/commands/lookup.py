@@ -157,8 +157,9 @@ def lookup(
                 notice(f"stopped after {format_count(limit, 'capture')} (--limit); there may be more")
                 return
         if out is not None:
-            # an incomplete file must not appear
+            # an incomplete file must not appear, and an empty one must replace none
             refuse_failed(question, failed)
+            _refuse_unfound(question, searched_crawls, found_slugs)
         if not any(target.where for target in question.targets):
             _suggest_targets(question, found_slugs)
     refuse_failed(question, failed)

@@ -113,7 +113,7 @@ def dataset(
     targets: Annotated[
         list[str] | None, typer.Argument(metavar="TARGET…", help="Only pages of these targets (default: all).")
     ] = None,
-    crawl: options.HomeCrawls = None,
+    crawl: options.MaybeCrawls = None,
     language: Annotated[
         list[str] | None, typer.Option("--language", "-l", help="en, de, eng …; may be repeated (default: all).")
     ] = None,
