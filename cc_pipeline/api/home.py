@@ -36,7 +36,7 @@ _NO_LIMIT: Final = 1 << 62
 @dataclass(frozen=True, slots=True, repr=False)
 class RunReport:
     """The result of a run. ``rows`` has one row for each crawl and target: ``change`` (new, updated, same, not run),
-    ``captures``, ``new`` ones, ``open`` (will be fetched again) and ``lost`` ones. ``notes`` are the lines of the
+    ``captures``, ``new`` ones, ``pending`` (will be fetched again) and ``lost`` ones. ``notes`` are the lines of the
     command. ``forgotten`` are new targets without any capture, which are not kept."""
 
     rows: MemoryRows
@@ -55,9 +55,9 @@ class RunReport:
     @property
     def _caption(self) -> str:
         rows = list(self.rows)
-        captures, *other_counts = (sum(row[name] for row in rows) for name in ("captures", "new", "open", "lost"))
+        captures, *other_counts = (sum(row[name] for row in rows) for name in ("captures", "new", "pending", "lost"))
         counts = ", ".join(
-            f"{count:,} {name}" for count, name in zip(other_counts, ("new", "open", "lost"), strict=True)
+            f"{count:,} {name}" for count, name in zip(other_counts, ("new", "pending", "lost"), strict=True)
         )
         forgotten = [
             f"no crawl of this run has captures of {target}, so this home does not keep the target"
@@ -350,7 +350,7 @@ def _make_report(parts: Sequence[Part]) -> RunReport:
 
     schema = pa.schema(
         [("crawl", pa.string()), ("target", pa.string()), ("change", pa.string())]
-        + [(name, pa.int64()) for name in ("captures", "new", "open", "lost")]
+        + [(name, pa.int64()) for name in ("captures", "new", "pending", "lost")]
     )
     definitions = {target.slug: target.definition for part in parts for target in part.targets}
     rows = [
@@ -360,8 +360,8 @@ def _make_report(parts: Sequence[Part]) -> RunReport:
             "change": change.change,
             "captures": change.after.captures,
             "new": change.after.captures - change.before.captures,
-            # captures that were not even planned are open too
-            "open": change.after.captures - change.after.fetched - change.after.lost,
+            # captures that were not even planned are pending too
+            "pending": change.after.captures - change.after.fetched - change.after.lost,
             "lost": change.after.lost,
         }
         for part in parts

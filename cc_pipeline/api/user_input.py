@@ -29,7 +29,7 @@ _MAX_WRONG_LINES = 50
 #: The most targets without captures for which a correction is suggested.
 _MAX_GUESSES = 5
 #: Formats of commands that print rows.
-ROW_FORMATS = ("table", "csv", "jsonl")
+ROW_FORMATS = ("table", "json", "csv")
 #: The argument for standard input in place of a file.
 STANDARD_INPUT = "-"
 #: The most targets that are named as having pages of a domain.

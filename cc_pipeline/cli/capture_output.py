@@ -17,7 +17,7 @@ from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.progress import format_count
 
-FORMATS = ("table", "jsonl", "csv", "parquet")
+FORMATS = ("table", "json", "csv", "parquet")
 #: Columns of a table for a person. The other formats have all columns. ``--columns`` overrides both.
 TABLE_COLUMNS = ("fetch_time", "fetch_status", "content_mime_type", "url")
 #: Maximum rows of a table. The other formats have all rows.
@@ -95,7 +95,7 @@ def _open_writer(output: str, columns: Sequence[str], stream: IO[str]) -> Iterat
     elif output == "csv":
         write_csv(stream, [columns])
         yield lambda table: write_csv(stream, ([row[name] for name in columns] for row in _rows(table, columns)))
-    elif output == "jsonl":
+    elif output == "json":
         yield lambda table: stream.writelines(json_line(row) for row in _rows(table, columns))
     else:
         table_rows: list[list[Any]] = []
@@ -111,7 +111,7 @@ def _open_writer(output: str, columns: Sequence[str], stream: IO[str]) -> Iterat
         _show(stream, columns, table_rows)
         if row_count > len(table_rows):
             notice(
-                f"{format_count(row_count - len(table_rows), 'more capture', 'are')} not shown; --format jsonl shows "
+                f"{format_count(row_count - len(table_rows), 'more capture', 'are')} not shown; --format json shows "
                 "all of them"
             )
 

@@ -30,7 +30,7 @@ from cc_pipeline.export.table_files import keep_full_file
 from cc_pipeline.lake.quoting import quote_name
 from cc_pipeline.lake.user_queries import split_queries
 
-FORMATS: Final = ("table", "csv", "jsonl", "parquet")
+FORMATS: Final = ("table", "csv", "json", "parquet")
 _TEXTS: Final = ("varchar", "enum")
 _NESTED: Final = ("list", "array", "struct", "map", "union", "variant")
 _TIMES: Final = {"timestamp with time zone": "Z", "timestamp": ""}
@@ -48,7 +48,7 @@ def choose_format(output: str | None, out: Path | None, *, csv: bool = False, js
     Raises ``UserInputError`` for conflicting or unknown formats, and for Parquet on a terminal.
     """
     format_names = {
-        name for name, is_requested in ((output, output), ("csv", csv), ("jsonl", json)) if is_requested and name
+        name for name, is_requested in ((output, output), ("csv", csv), ("json", json)) if is_requested and name
     }
     if len(format_names) > 1:
         raise UserInputError(
@@ -57,7 +57,7 @@ def choose_format(output: str | None, out: Path | None, *, csv: bool = False, js
         )
     format_name = check_format(format_names.pop() if format_names else format_by_name(out), FORMATS)
     if format_name == "table" and out is not None:
-        raise UserInputError("--out takes --format csv, jsonl or parquet; a table is for the screen")
+        raise UserInputError("--out takes --format csv, json or parquet; a table is for the screen")
     if format_name == "parquet" and out is None and sys.stdout.isatty():
         raise UserInputError("a terminal cannot show Parquet; add --out FILE.parquet, or pipe the output to a program")
     return format_name
@@ -111,7 +111,7 @@ def _write_stream(connection: duckdb.DuckDBPyConnection, query: str, output: str
     if output == "parquet":
         write_parquet(connection, query, stream)
     else:
-        write_text(connection, query, output, stream)
+        write_text(connection, query, "jsonl" if output == "json" else output, stream)
 
 
 def _readable_columns(result: duckdb.DuckDBPyRelation, output: str, cut: int | None) -> str:
@@ -125,7 +125,7 @@ def _readable_columns(result: duckdb.DuckDBPyRelation, output: str, cut: int | N
             elif kind.id in _TIMES:
                 zone = _TIMES[kind.id]
                 value = f"replace(strftime({value}, '%Y-%m-%dT%H:%M:%S.%f{zone}'), '.000000{zone}', '{zone}')"
-            elif kind.id in _NESTED and output != "jsonl":
+            elif kind.id in _NESTED and output != "json":
                 value = f"CAST(to_json({value}) AS VARCHAR)"
             elif kind.id in _TEXTS and output == "csv" and guards_formulas():
                 value = harmless_in_sql(value)

@@ -16,7 +16,14 @@ import duckdb
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.duck import READ_BY, STORED_AS
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full
-from cc_pipeline.export.files import ExportedTable, files_in, refuse_empty, whole_file, whole_folder, write_export_documents
+from cc_pipeline.export.files import (
+    ExportedTable,
+    files_in,
+    refuse_empty,
+    whole_file,
+    whole_folder,
+    write_export_documents,
+)
 from cc_pipeline.export.format import RowsRequest, Written
 from cc_pipeline.export.formulas import harmless_in_sql
 from cc_pipeline.export.text_rows import write_text

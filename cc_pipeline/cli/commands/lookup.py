@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
 Harvest = Annotated[bool, typer.Option("--harvest", help="First harvest the index of crawls that need it.")]
 
 
@@ -47,7 +46,7 @@ def lookup(
         ),
     ] = None,
     output: Annotated[
-        str | None, typer.Option("--format", help="table, jsonl, csv or parquet (default: by the name of --out).")
+        str | None, typer.Option("--format", help="table, json, csv or parquet (default: by the name of --out).")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file, not to standard output.")] = None,
     columns: Annotated[
@@ -71,7 +70,7 @@ def lookup(
 
       cc-pipeline lookup example.com --crawl CC-MAIN-2024-22
 
-      cc-pipeline lookup example.com -c CC-MAIN-2012 --index btree --format jsonl
+      cc-pipeline lookup example.com -c CC-MAIN-2012 --index btree --format json
 
       cc-pipeline lookup suffix:gov.uk -c newest \
         --where "status=200 and mime=text/html" --out gov.parquet

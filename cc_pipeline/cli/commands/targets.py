@@ -14,7 +14,7 @@ from cc_pipeline.api import user_input
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
-from cc_pipeline.cli.output import console, progress_bars, show_table
+from cc_pipeline.cli.output import console, progress_bars, write_rows
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
@@ -109,7 +109,7 @@ def clean_home(settings: Settings, *, yes: bool) -> None:
         if not key_rows:
             _print("no unknown partition keys")
             return
-        show_table(f"{len(key_rows):,} unknown partition keys", ["of", "key", "why"], key_rows[:_MAX_SHOWN_KEYS])
+        write_rows(f"{len(key_rows):,} unknown partition keys", ["of", "key", "why"], key_rows[:_MAX_SHOWN_KEYS])
         if len(key_rows) > _MAX_SHOWN_KEYS:
             _print(f"and {len(key_rows) - _MAX_SHOWN_KEYS:,} more")
         _confirm(f"Delete {len(key_rows):,} partition keys? No data belongs to them.", yes=yes)
@@ -197,7 +197,7 @@ def _show_plan(plan: PurgePlan) -> None:
     rows = [(table, count) for table, count in plan.rows.items() if count]
     if rows:
         crawl_count = len({slice_.crawl for slice_ in plan.slices})
-        show_table(f"rows of {plan.slug} in {format_count(crawl_count, 'crawl')}", ["table", "rows"], rows)
+        write_rows(f"rows of {plan.slug} in {format_count(crawl_count, 'crawl')}", ["table", "rows"], rows)
     else:
         _print(f"{plan.slug} has no rows in this lake")
     for text in plan.sentences:
@@ -389,7 +389,7 @@ def list_(home: options.Home = None) -> None:
     if not watched_targets:
         console.print("the watch list is empty; add to it with: cc-pipeline targets add example.com")
         return
-    show_table(
+    write_rows(
         str(settings.watch_list_path),
         ["target", "kind", "members", "partition key"],
         [
