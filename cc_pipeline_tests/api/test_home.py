@@ -160,10 +160,10 @@ def test_a_run_says_what_lacks_and_the_next_one_gets_it(bucket: tuple[Path, Mini
         with pytest.raises(Incomplete) as lacking:
             home.run(SITE, NEW)
         [row] = lacking.value.report.rows
-        assert (row["captures"], row["open"]) == (mine, mine)
+        assert (row["captures"], row["pending"]) == (mine, mine)
         server.set_rules([])
         [row] = home.run(SITE, NEW).rows
-        assert (row["change"], row["open"], row["lost"]) == ("updated", 0, 0)
+        assert (row["change"], row["pending"], row["lost"]) == ("updated", 0, 0)
     with pytest.raises(EnvironmentFault, match="does not exist yet"):
         cc_pipeline.open(tmp_path / "other").tables()
 
