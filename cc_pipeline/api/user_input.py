@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cc_pipeline.api.reporter import get_reporter
+from cc_pipeline.commoncrawl.domains import find_closest_name
 from cc_pipeline.errors import CcPipelineError, UserInputError
 from cc_pipeline.settings import Settings
 
@@ -18,12 +18,8 @@ if TYPE_CHECKING:
 
     from cc_pipeline.commoncrawl.target import Target
 
-#: Endings to try in place of an unknown one, the most common first.
-_ENDINGS = ("com", "org", "net", "edu", "gov", "info", "de", "uk", "fr", "nl", "ru", "jp", "br", "it", "pl", "au", "ca")
 #: The most names of the home that are compared; each costs some microseconds.
 _MAX_COMPARED_NAMES = 20_000
-_MIN_SIMILARITY = 0.85
-_MIN_ENDING_SIMILARITY = 0.6
 #: The most wrong lines that an error names.
 _MAX_WRONG_LINES = 50
 #: The most targets without captures for which a correction is suggested.
@@ -34,18 +30,6 @@ ROW_FORMATS = ("table", "json", "csv")
 STANDARD_INPUT = "-"
 #: The most targets that are named as having pages of a domain.
 _MAX_SOURCE_TARGETS = 3
-
-
-def find_closest_name(host: str, known_hosts: Iterable[str]) -> str | None:
-    """Returns the name of ``known_hosts`` most like ``host``, else ``host`` with a common ending like its own."""
-    from cc_pipeline.commoncrawl.domains import has_known_suffix
-
-    near = get_close_matches(host, [name for name in known_hosts if name != host], 1, _MIN_SIMILARITY)
-    if near:
-        return near[0]
-    stem, _, ending = host.rpartition(".")
-    endings = [] if has_known_suffix(host) else get_close_matches(ending, _ENDINGS, 1, _MIN_ENDING_SIMILARITY)
-    return f"{stem}.{endings[0]}" if stem and endings else None
 
 
 def find_captured_targets(settings: Settings, slugs: Sequence[str]) -> frozenset[str]:
