@@ -14,7 +14,10 @@ from cc_pipeline import progress
 from cc_pipeline.checks import doctor
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.cli import app, output
+from cc_pipeline.defs.home_namespace import OWN_HOME
+from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.cli.conftest import Cli, World
 from cc_pipeline_tests.defs.graph import cc_pipeline
 
@@ -88,7 +91,9 @@ def test_a_table_in_a_pipe_is_plain_text_with_all_columns(capsys: pytest.Capture
 @pytest.mark.parametrize("command", ["crawls", "settings", "targets list", "catalog coverage", "automation status"])
 def test_commands_write_nothing_but_rows_for_programs(cli: Cli, world: World, tmp_path: Path, command: str) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
-    assert cli("targets", "add", "example.com", "--home", home).status == 0
+    assert cli("targets", "add", "host:www.example.net", "--home", home).status == 0
+    with open_instance(load_settings({}, home=str(home))) as instance:
+        assert "host_www.example.net" in OWN_HOME.target_keys(instance), "the UI has the key, whatever sensors are on"
     said = cli(*command.split(), "--format", "json", "--home", home)
     rows = [json.loads(line) for line in said.out.splitlines()]
     assert (said.status, rows != []) == (0, True), said.err

@@ -231,7 +231,7 @@ def _confirm(question: str, *, yes: bool) -> None:
 
 @app.command()
 def add(targets: _Texts, home: options.Home = None) -> None:
-    """Add targets to the watch list.
+    """Add targets to the watch list, and their partition keys to Dagster.
 
     [bold]Examples[/]
 
@@ -247,7 +247,7 @@ def add(targets: _Texts, home: options.Home = None) -> None:
     parsed = user_input.read_targets(targets, settings, settings.watch_list_path.parent)
     user_input.refuse_unnamed_captures(settings, parsed)
     claim_home(settings)
-    _refuse_too_many(settings, [*watch_list.read(settings.watch_list_path), *parsed])
+    _register(settings, [*watch_list.read(settings.watch_list_path), *parsed])
     added = watch_list.add(settings.watch_list_path, parsed)
     if len(parsed) > _MAX_NAMED_TARGETS:
         _print(
@@ -399,14 +399,14 @@ def list_(home: options.Home = None) -> None:
     )
 
 
-def _refuse_too_many(settings: Settings, targets: Sequence[Target]) -> None:
-    if not (settings.dagster_home / "dagster.yaml").exists():
-        return  # no crawl is registered yet
-    from cc_pipeline.defs.dynamic_keys import refuse_too_many
-    from cc_pipeline.defs.instance import open_instance
+def _register(settings: Settings, targets: Sequence[Target]) -> None:
+    """Makes ``targets`` partitions, so that the UI has them although no sensor is on. Raises ``UserInputError`` if
+    there would be too many."""
+    from cc_pipeline.defs.stage_runner import StageRunner
+    from cc_pipeline.workspace.workspace import open_workspace
 
-    with open_instance(settings) as instance:
-        refuse_too_many(instance, targets=[target.slug for target in targets])
+    with open_workspace(settings) as workspace, StageRunner(workspace) as runner:
+        runner.add_targets(targets)
 
 
 def _print(text: str) -> None:
