@@ -29,7 +29,7 @@ def settings(
     """Show the settings and where each comes from, or change one that belongs to the home.
 
     The source, and settings that rows depend on, belong to a home once they were used. A variable alone does not change
-    them. A new source must have the same data at another address. The variable of a setting is CC_PIPELINE_NAME.
+    them. A new source must have the same data at another address. A setting without a value is not shown.
 
     [bold]Examples[/]
 
