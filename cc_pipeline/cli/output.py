@@ -26,7 +26,7 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperOption
 
 from cc_pipeline import progress
-from cc_pipeline.api.user_input import check_format
+from cc_pipeline.api.user_input import ROW_FORMATS, check_format
 from cc_pipeline.atomic import written_whole
 from cc_pipeline.errors import CcPipelineError, UserInputError, disk_trouble
 from cc_pipeline.export.formulas import harmless
@@ -251,15 +251,25 @@ def drop_output() -> None:
         os.dup2(null_device.fileno(), sys.stdout.fileno())
 
 
-def format_by_name(out: Path | None) -> str:
-    """Returns the row format of a file name's suffix; ``table`` without a file.
+def choose_format(formats: Iterable[str | None], out: Path | None) -> str:
+    """Returns the format of rows that options ask for (``None``: an option that was not given), else that of the suffix
+    of ``out``, else ``table``.
 
-    Raises ``UserInputError`` for an unknown suffix, such as ``pages.csv.gz`` or ``pages.xlsx``.
+    Raises ``UserInputError`` for several and for unknown formats and suffixes, for a table in a file, and for Parquet
+    on a terminal.
     """
-    if out is None:
-        return "table"
-    if (format_name := _SUFFIXES.get(out.suffix.lower())) is None:
-        raise UserInputError(f"the suffix of {out.name!r} names no format; add --format csv, json or parquet")
+    given = {name for name in formats if name}
+    if len(given) > 1:
+        raise UserInputError(f"the options ask for several formats ({', '.join(sorted(given))}); choose one")
+    by_suffix = "table" if out is None else _SUFFIXES.get(out.suffix.lower())
+    format_name = next(iter(given), by_suffix)
+    if format_name is None:
+        raise UserInputError(f"the suffix of {out and out.name!r} names no format; add --format csv, json or parquet")
+    check_format(format_name, (*ROW_FORMATS, "parquet"))
+    if format_name == "table" and out is not None:
+        raise UserInputError("--out takes --format csv, json or parquet; a table is for the screen")
+    if format_name == "parquet" and out is None and sys.stdout.isatty():
+        raise UserInputError("a terminal cannot show Parquet; add --out FILE.parquet, or pipe the output to a program")
     return format_name
 
 

@@ -22,7 +22,7 @@ from cc_pipeline.api.user_input import check_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.lookups import open_question
-from cc_pipeline.cli.output import notice, warn, write_rows
+from cc_pipeline.cli.output import choose_format, notice, warn, write_rows
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.progress import format_count
 
@@ -91,7 +91,7 @@ def lookup(
     records. [bold]to read[/] is how many bytes a fetch would read: neighbouring records are read together.
     """
     from cc_pipeline.api.scanning import condition_of_all
-    from cc_pipeline.cli.capture_output import capture_writer, choose_columns, choose_format
+    from cc_pipeline.cli.capture_output import capture_writer, choose_columns
     from cc_pipeline.commoncrawl.conditions import parse_condition
 
     condition = parse_condition(where).text if where else ""
@@ -112,7 +112,7 @@ def lookup(
         with question_context as question:
             _print_counts(question, harvest, check_format(output or "table"))
         return
-    output_format = choose_format(output, out)
+    output_format = choose_format((output,), out)
     names = choose_columns(columns, output_format)
     if scan_condition := condition_of_all(targets):
         _scan_crawls(

@@ -12,7 +12,7 @@ from cc_pipeline.api import user_input
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, HOME, Command
 from cc_pipeline.cli.commands.catalog import query_catalog
-from cc_pipeline.cli.output import console, warn, write_rows
+from cc_pipeline.cli.output import choose_format, console, warn, write_rows
 from cc_pipeline.settings import load_settings
 
 
@@ -81,11 +81,11 @@ def sql(
 
       cc-pipeline sql --catalog "SELECT crawl, path, rows FROM row_groups"
     """
-    from cc_pipeline.cli.sql_results import choose_format, run_statements
+    from cc_pipeline.cli.sql_results import run_statements
     from cc_pipeline.lake.published_file import open_for_queries
 
     settings = load_settings(home=home)
-    output_format = choose_format(output, out, csv=as_csv, json=as_json)
+    output_format = choose_format((output, "csv" if as_csv else None, "json" if as_json else None), out)
     text = user_input.read_text_argument(query)
     if catalog:
         query_catalog(settings, text, output_format, out)
