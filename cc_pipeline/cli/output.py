@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime
 from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, TextIO, cast
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, TextIO, cast
 
 import typer
 from rich.cells import cell_len
@@ -107,12 +107,26 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     if title:
         console.print(Text(title, style="italic"))  # as a title of the table it would be wrapped to the table's width
     if is_squeezed and max(widths) < _MIN_FOLDED_WIDTH:
-        _show_vertically(columns, texts)
+        _show_vertically(columns, texts, "fold")
         return
+    numeric = [
+        bool(values) and all(isinstance(row[place], int | float) for row in values) for place in range(len(names))
+    ]
+    _show_grid(names, texts, widths, numeric, "fold")
+
+
+def _show_grid(
+    names: Sequence[str],
+    texts: Iterable[Sequence[str]],
+    widths: Sequence[int],
+    numeric: Sequence[bool],
+    overflow: Literal["fold", "ellipsis"],
+) -> None:
+    """Prints a table whose columns have these widths: longer texts are wrapped (``fold``) or cut (``ellipsis``)."""
     table = Table(header_style="bold", show_edge=False, pad_edge=False)
-    for place, name in enumerate(names):
-        numeric = bool(values) and all(isinstance(row[place], int | float) for row in values)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold", width=widths[place])
+    for name, width, is_numeric in zip(names, widths, numeric, strict=True):
+        justify: Literal["right", "left"] = "right" if is_numeric else "left"
+        table.add_column(Text(name), justify=justify, no_wrap=overflow == "ellipsis", overflow=overflow, width=width)
     for row in texts:
         table.add_row(*map(Text, row))
     console.print(table)
@@ -129,14 +143,17 @@ def _fit_widths(names: Sequence[Sequence[str]], texts: Sequence[Sequence[str]]) 
     return [min(width, widest) for width in widths], max(widths, default=0) > widest
 
 
-def _show_vertically(columns: Sequence[str], texts: Iterable[Sequence[str]]) -> None:
-    """Prints each row as one value per line. Empty values are left out."""
+def _show_vertically(
+    columns: Sequence[str], texts: Iterable[Sequence[str]], overflow: Literal["fold", "ellipsis"]
+) -> None:
+    """Prints each row as one value per line, wrapped without the empty ones (``fold``), or cut (``ellipsis``)."""
     width = max(map(len, columns))
+    is_cut = overflow == "ellipsis"
     for number, row in enumerate(texts, start=1):
         console.print(Text(f"row {number:,}", style="bold"))
         for name, text in zip(columns, row, strict=True):
-            if text:
-                console.print(Text(f"{name:<{width}}  {text}"), overflow="fold")
+            if text or is_cut:
+                console.print(Text(f"{name:<{width}}  {text}"), no_wrap=is_cut, overflow=overflow)
 
 
 def show_indented(label: Text, text: str) -> None:
@@ -155,29 +172,14 @@ def show_indented(label: Text, text: str) -> None:
 def show_truncated(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Prints rows with truncated cells on a terminal: as a table, or one value per line if there are many columns."""
     texts = [[escape_controls(_cell(value), one_line=True) for value in row] for row in rows]
-    if len(columns) * (_MIN_COLUMN_WIDTH + _COLUMN_GAP) <= console.width:
-        table = Table(header_style="bold", show_edge=False, pad_edge=False)
-        widths = [max(cell_len(row[place]) for row in [columns, *texts]) for place in range(len(columns))]
-        room = console.width - _COLUMN_GAP * (len(columns) - 1)
-        widest = next(cap for cap in range(room, 0, -1) if sum(min(width, cap) for width in widths) <= room)
-        for place, name in enumerate(columns):
-            numeric = bool(rows) and all(isinstance(row[place], int | float | None) for row in rows)
-            table.add_column(
-                Text(name),
-                justify="right" if numeric else "left",
-                no_wrap=True,
-                overflow="ellipsis",
-                width=min(widths[place], widest),
-            )
-        for row in texts:
-            table.add_row(*map(Text, row))
-        console.print(table)
+    if len(columns) * (_MIN_COLUMN_WIDTH + _COLUMN_GAP) > console.width:
+        _show_vertically(columns, texts, "ellipsis")
         return
-    width = max(map(len, columns))
-    for number, row in enumerate(texts, start=1):
-        console.print(Text(f"row {number:,}", style="bold"))
-        for name, text in zip(columns, row, strict=True):
-            console.print(Text(f"{name:<{width}}  {text}"), no_wrap=True, overflow="ellipsis")
+    widths, _ = _fit_widths([[name] for name in columns], texts)
+    numeric = [
+        bool(rows) and all(isinstance(row[place], int | float | None) for row in rows) for place in range(len(columns))
+    ]
+    _show_grid(columns, texts, widths, numeric, "ellipsis")
 
 
 def _table_cell(value: object) -> str:

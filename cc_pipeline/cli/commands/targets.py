@@ -15,6 +15,7 @@ from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import console, progress_bars, write_rows
+from cc_pipeline.cli.run_report import shorten_definition
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
@@ -38,8 +39,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="The watch list (domains.txt in the home), blocked sites, and removing targets.",
 )
-#: Maximum characters of a definition in the list; that of a set may have thousands.
-_MAX_DEFINITION_CHARS = 120
 #: Maximum number of added targets that are printed one by one.
 _MAX_NAMED_TARGETS = 100
 _Texts = Annotated[
@@ -393,7 +392,7 @@ def list_(home: options.Home = None) -> None:
         str(settings.watch_list_path),
         ["target", "kind", "members", "partition key"],
         [
-            (_short_definition(target), target.kind, len(target.members) or None, target.slug)
+            (shorten_definition(target), target.kind, len(target.members) or None, target.slug)
             for target in watched_targets
         ],
     )
@@ -411,11 +410,6 @@ def _register(settings: Settings, targets: Sequence[Target]) -> None:
 
 def _print(text: str) -> None:
     console.print(text, soft_wrap=True)
-
-
-def _short_definition(target: Target) -> str:
-    text = target.definition
-    return text if len(text) <= _MAX_DEFINITION_CHARS else text[: _MAX_DEFINITION_CHARS - 1] + "…"
 
 
 COMMANDS = {"targets": Command(app, EVERYDAY, 80)}
