@@ -27,11 +27,12 @@ def _refuse_unknown_site(query: str) -> str:
 
 
 def _refuse_unknown_crawls(query: str) -> str:
-    """The rows of a query; an error of DuckDB if ``before`` or ``after`` is no crawl with lookups."""
-    known = "CASE WHEN list_contains(list(crawl), before) AND list_contains(list(crawl), after) THEN true ELSE "
+    """The rows of a query; an error of DuckDB if ``before`` or ``after`` is a crawl without lookups and captures."""
+    here = "SELECT crawl FROM main.lookups UNION SELECT crawl FROM main.captures WHERE crawl IN (before, after)"
+    known = "CASE WHEN count(*) FILTER (crawl = before) > 0 AND count(*) FILTER (crawl = after) > 0 THEN true ELSE "
     known += "error(format('{} and {} have to be crawls that are published here: {}', before, after, "
-    known += "string_agg(DISTINCT crawl, ', '))) END"
-    return f"FROM ({query}) WHERE (SELECT {known} FROM main.lookups)"
+    known += "coalesce(string_agg(crawl, ', ' ORDER BY crawl), 'there are none'))) END"
+    return f"FROM ({query}) WHERE (SELECT {known} FROM ({here}))"
 
 
 #: No parameter has the name of a column: DuckDB would put its value for the column too.
