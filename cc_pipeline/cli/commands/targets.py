@@ -193,10 +193,10 @@ def _show_dry_run(plans: Sequence[PurgePlan]) -> None:
 
 
 def _show_plan(plan: PurgePlan) -> None:
-    rows = [(table, count) for table, count in plan.rows.items() if count]
+    rows = [(plan.slug, table, count) for table, count in plan.rows.items() if count]
     if rows:
         crawl_count = len({slice_.crawl for slice_ in plan.slices})
-        write_rows(f"rows of {plan.slug} in {format_count(crawl_count, 'crawl')}", ["table", "rows"], rows)
+        write_rows(f"rows of {plan.slug} in {format_count(crawl_count, 'crawl')}", ["target", "table", "rows"], rows)
     else:
         _print(f"{plan.slug} has no rows in this lake")
     for text in plan.sentences:
