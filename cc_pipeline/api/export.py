@@ -15,8 +15,8 @@ from cc_pipeline.api.user_input import (
     STANDARD_INPUT,
     check_format,
     chosen_targets,
-    crawl_ids,
-    refuse_unknown,
+    resolve_home,
+    resolve_home_crawls,
 )
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.export.format import RecordFormat, RowFormat, Written
@@ -170,13 +170,12 @@ def _export_rows(
     from cc_pipeline.export.stored_state import read_published_state
     from cc_pipeline.workspace.workspace import open_workspace
 
-    targets = chosen_targets(domains)
-    slugs = [target.slug for target in targets]
     with _open_rows(settings, folder) as connection, open_scratch_folder(out) as scratch:
         table_files.bound_memory(connection, scratch)
         filters = [GUARDED] if format_name == "csv" and guarded else []
-        if crawls:
-            filters.append(f"crawls: {', '.join(crawls)}")
+        targets, crawl_ids = ([], []) if folder else resolve_home(connection, settings, domains, crawls)
+        if crawl_ids:
+            filters.append(f"crawls: {', '.join(crawl_ids)}")
         selections: list[Selection]
         if folder is not None:
             filters.append(f"folder: {folder.resolve().name}")
@@ -185,15 +184,16 @@ def _export_rows(
             selections = [table_files.select_query(connection, query)]
             filters.append(f"query: `{' '.join(selections[0].sql.split())}`")
         else:
-            refuse_unknown(connection, settings, targets, domains)
-            selections = table_files.select_tables(connection, tables, slugs, crawl_ids(crawls))
+            slugs = [target.slug for target in targets]
+            selections = table_files.select_tables(connection, tables, slugs, crawl_ids)
+        table_files.keep_full_file(connection, out, [selection.sql for selection in selections])
         card = DatasetDescription(f"{out.name}: pages of Common Crawl", attribution.creator, attribution.url)
         if folder is not None:
             provenance = provenance_of(folder, filters)
         else:
             with open_workspace(settings) as workspace:
-                state = read_published_state(connection, targets, crawl_ids(crawls))
-                provenance = gather_provenance(workspace, state, crawl_ids(crawls), filters)
+                state = read_published_state(connection, targets, crawl_ids)
+                provenance = gather_provenance(workspace, state, crawl_ids, filters)
         request = RowsRequest(connection, selections, format_name, out, card, provenance, guarded)
         written = row_format.write(request)
     if not any(rows for _, rows, *_ in written.rows):
@@ -216,6 +216,8 @@ def _export_records(
     from cc_pipeline.export.format import RecordsRequest
     from cc_pipeline.export.provenance import gather_provenance
     from cc_pipeline.export.stored_state import read_lake_state
+    from cc_pipeline.lake.slice import LOCATE
+    from cc_pipeline.lake.slices import list_slices
     from cc_pipeline.workspace.workspace import open_workspace
 
     targets = chosen_targets(domains)
@@ -225,8 +227,9 @@ def _export_records(
             "Run the target first: cc-pipeline run … --crawl …",
         )
     with open_workspace(settings) as workspace, get_reporter().bars():
-        state = read_lake_state(workspace, targets, crawl_ids(crawls))
-        chosen_crawls = crawl_ids(crawls) or sorted(state.count_rows("records"), reverse=True)
+        stored = {slice_.crawl for slice_ in list_slices(workspace.lake, LOCATE)} if crawls else ()
+        state = read_lake_state(workspace, targets, resolve_home_crawls(crawls, stored))
+        chosen_crawls = sorted(state.count_rows("records"), reverse=True)
         if not chosen_crawls:
             raise _no_records(state, domains)
         card = DatasetDescription(f"{out.name}: records of Common Crawl", attribution.creator, attribution.url)

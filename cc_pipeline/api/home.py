@@ -36,7 +36,7 @@ _NO_LIMIT: Final = 1 << 62
 @dataclass(frozen=True, slots=True, repr=False)
 class RunReport:
     """The result of a run. ``rows`` has one row for each crawl and target: ``change`` (new, updated, same, not run),
-    ``captures``, ``new`` ones, ``open`` (will be fetched again) and ``lost`` ones. ``notes`` are the lines of the
+    ``captures``, ``new`` ones, ``pending`` (will be fetched again) and ``lost`` ones. ``notes`` are the lines of the
     command. ``forgotten`` are new targets without any capture, which are not kept."""
 
     rows: MemoryRows
@@ -55,9 +55,9 @@ class RunReport:
     @property
     def _caption(self) -> str:
         rows = list(self.rows)
-        captures, *other_counts = (sum(row[name] for row in rows) for name in ("captures", "new", "open", "lost"))
+        captures, *other_counts = (sum(row[name] for row in rows) for name in ("captures", "new", "pending", "lost"))
         counts = ", ".join(
-            f"{count:,} {name}" for count, name in zip(other_counts, ("new", "open", "lost"), strict=True)
+            f"{count:,} {name}" for count, name in zip(other_counts, ("new", "pending", "lost"), strict=True)
         )
         forgotten = [
             f"no crawl of this run has captures of {target}, so this home does not keep the target"
@@ -249,9 +249,11 @@ class Home:
     @public
     def sql(self, query: str, parameters: Sequence[object] = ()) -> Answer:
         """Returns the rows of one query on the published tables; ``?`` in it stands for ``parameters``. The query is
-        sent when the rows are read."""
+        sent when the rows are read. Raises ``UserInputError`` if ``parameters`` is a text instead of a list."""
         from cc_pipeline.api.rows import Answer
 
+        if isinstance(parameters, str):
+            raise UserInputError(f"parameters is one text, {parameters!r}; write a list of values: [{parameters!r}]")
         return Answer(self.settings, query, parameters)
 
     @public
@@ -262,16 +264,14 @@ class Home:
     @public
     def table(self, name: str, targets: str | Sequence[str] = (), crawls: Crawls = ()) -> Answer:
         """Returns a published table, or its rows of some targets and crawls. Raises ``UserInputError`` for an unknown
-        table, and for a target that was not run in this home."""
-        from cc_pipeline.api.user_input import chosen_targets, crawl_ids, refuse_unknown
+        table, and for a target or crawl that this home does not have."""
+        from cc_pipeline.api.user_input import resolve_home
         from cc_pipeline.export.table_files import select_tables
         from cc_pipeline.lake.published_file import open_for_queries
 
-        table_targets = chosen_targets(_to_texts(targets))
         with open_for_queries(self.settings) as connection:
-            refuse_unknown(connection, self.settings, table_targets)
-            slugs = [target.slug for target in table_targets]
-            [selection] = select_tables(connection, [name], slugs, crawl_ids(_to_texts(crawls)))
+            chosen = resolve_home(connection, self.settings, _to_texts(targets), _to_texts(crawls))
+            [selection] = select_tables(connection, [name], [target.slug for target in chosen[0]], chosen[1])
         return self.sql(selection.sql)
 
     @public
@@ -350,7 +350,7 @@ def _make_report(parts: Sequence[Part]) -> RunReport:
 
     schema = pa.schema(
         [("crawl", pa.string()), ("target", pa.string()), ("change", pa.string())]
-        + [(name, pa.int64()) for name in ("captures", "new", "open", "lost")]
+        + [(name, pa.int64()) for name in ("captures", "new", "pending", "lost")]
     )
     definitions = {target.slug: target.definition for part in parts for target in part.targets}
     rows = [
@@ -360,8 +360,8 @@ def _make_report(parts: Sequence[Part]) -> RunReport:
             "change": change.change,
             "captures": change.after.captures,
             "new": change.after.captures - change.before.captures,
-            # captures that were not even planned are open too
-            "open": change.after.captures - change.after.fetched - change.after.lost,
+            # captures that were not even planned are pending too
+            "pending": change.after.captures - change.after.fetched - change.after.lost,
             "lost": change.after.lost,
         }
         for part in parts

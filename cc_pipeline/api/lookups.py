@@ -246,16 +246,14 @@ def load_settings_without_home(home: str | None, **overrides: Any) -> Settings:
 def find_named_crawls(workspace: Workspace, texts: Sequence[str] | None) -> list[Crawl] | None:
     """Returns the crawls that a person named; ``None`` if none is named, which means all. Sends no request for each
     crawl."""
-    from cc_pipeline.commoncrawl.crawls import age, is_selection, select
+    from cc_pipeline.commoncrawl.crawls import NEWEST, age, is_selection, select
     from cc_pipeline.harvesting.crawls import find_crawl, known_crawls
 
     if not texts:
         return None
     crawls_by_id: dict[str, Crawl] = {}
     for text in texts:
-        if text == "newest":
-            matches = known_crawls(workspace).crawls[:1]
-        elif is_selection(text, workspace.crawl_list.crawls):
+        if text == NEWEST or is_selection(text, workspace.crawl_list.crawls):
             matches = select(text, known_crawls(workspace).crawls)
         else:
             matches = (find_crawl(workspace, text),)

@@ -274,7 +274,8 @@ def _resolve_selection(
     requests = len(fresh) * len(settings.subsets) * _INDEX_FILES
     estimate = f"{format_count(len(crawls), 'crawl')}, {', '.join(crawls[:3])}{' …' if len(crawls) > 3 else ''}"
     if fresh:
-        estimate += f"; harvesting the index of {len(fresh):,} takes at most some {format_count(requests, 'request')}"
+        indexes = f"harvesting the indexes of {format_count(len(fresh), 'crawl')}"
+        estimate += f"; {indexes} takes at most some {format_count(requests, 'request')}"
     get_reporter().notice(f"{estimate}; the cost of each fetch is known after its lookup")
     if requests > settings.max_requests and not get_reporter().agrees("Go on?"):
         raise UserInputError(

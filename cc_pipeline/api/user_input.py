@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cc_pipeline.api.reporter import get_reporter
+from cc_pipeline.commoncrawl.domains import find_closest_name
 from cc_pipeline.errors import CcPipelineError, UserInputError
 from cc_pipeline.settings import Settings
 
@@ -18,34 +18,18 @@ if TYPE_CHECKING:
 
     from cc_pipeline.commoncrawl.target import Target
 
-#: Endings to try in place of an unknown one, the most common first.
-_ENDINGS = ("com", "org", "net", "edu", "gov", "info", "de", "uk", "fr", "nl", "ru", "jp", "br", "it", "pl", "au", "ca")
 #: The most names of the home that are compared; each costs some microseconds.
 _MAX_COMPARED_NAMES = 20_000
-_MIN_SIMILARITY = 0.85
-_MIN_ENDING_SIMILARITY = 0.6
 #: The most wrong lines that an error names.
 _MAX_WRONG_LINES = 50
 #: The most targets without captures for which a correction is suggested.
 _MAX_GUESSES = 5
 #: Formats of commands that print rows.
-ROW_FORMATS = ("table", "csv", "jsonl")
+ROW_FORMATS = ("table", "json", "csv")
 #: The argument for standard input in place of a file.
 STANDARD_INPUT = "-"
 #: The most targets that are named as having pages of a domain.
 _MAX_SOURCE_TARGETS = 3
-
-
-def find_closest_name(host: str, known_hosts: Iterable[str]) -> str | None:
-    """Returns the name of ``known_hosts`` most like ``host``, else ``host`` with a common ending like its own."""
-    from cc_pipeline.commoncrawl.domains import has_known_suffix
-
-    near = get_close_matches(host, [name for name in known_hosts if name != host], 1, _MIN_SIMILARITY)
-    if near:
-        return near[0]
-    stem, _, ending = host.rpartition(".")
-    endings = [] if has_known_suffix(host) else get_close_matches(ending, _ENDINGS, 1, _MIN_ENDING_SIMILARITY)
-    return f"{stem}.{endings[0]}" if stem and endings else None
 
 
 def find_captured_targets(settings: Settings, slugs: Sequence[str]) -> frozenset[str]:
@@ -194,6 +178,30 @@ def _decode(data: bytes, place: str) -> str:
         raise UserInputError(f"{place}, line {line} is not UTF-8 text; save it as UTF-8") from None
 
 
+def resolve_home(
+    connection: DuckDBPyConnection, settings: Settings, targets: Sequence[str], crawls: Sequence[str]
+) -> tuple[list[Target], list[str]]:
+    """Returns the targets and the ids of the crawls of this home that a person named; none of either means all.
+
+    Crawls are ``newest``, ``all``, ids, years or ranges. Raises ``UserInputError`` for a target or a crawl that the
+    published file does not have: a file without its rows would look like an answer.
+    """
+    chosen = chosen_targets(targets)
+    _refuse_unknown(connection, settings, chosen, targets)
+    query = "SELECT crawl FROM main.lookups UNION SELECT crawl FROM main.source_files"
+    stored = [crawl for (crawl,) in connection.execute(query).fetchall()] if crawls else []
+    return chosen, resolve_home_crawls(crawls, stored)
+
+
+def resolve_home_crawls(texts: Sequence[str], stored: Iterable[str]) -> list[str]:
+    """Returns the ids among ``stored``, those of this home, that ``texts`` name, newest first for each. Raises
+    ``UserInputError`` for a text that names none of them."""
+    from cc_pipeline.commoncrawl.crawls import age, crawl_of, select
+
+    crawls = sorted(map(crawl_of, stored), key=age, reverse=True)
+    return list(dict.fromkeys(crawl.id for text in texts for crawl in select(text, crawls, "this home")))
+
+
 def chosen_targets(texts: Sequence[str]) -> list[Target]:
     """Returns the targets that ``texts`` name; lists (``@FILE``, ``-``) count by their lines. For a set its name is
     enough: its members are in the home."""
@@ -208,8 +216,8 @@ def chosen_targets(texts: Sequence[str]) -> list[Target]:
     return list(targets.values())
 
 
-def refuse_unknown(
-    connection: DuckDBPyConnection, settings: Settings, targets: Sequence[Target], texts: Sequence[str] = ()
+def _refuse_unknown(
+    connection: DuckDBPyConnection, settings: Settings, targets: Sequence[Target], texts: Sequence[str]
 ) -> None:
     """Raises ``UserInputError`` for a target that was not run in this home, since a file without its rows would look
     like an answer. The message suggests the target that was meant, and the targets that have pages of the domain.
@@ -223,11 +231,7 @@ def refuse_unknown(
     )
     known_slugs = {slug for (slug,) in connection.execute(query, [slugs]).fetchall()} if slugs else set()
     unknown_targets = [target for target in targets if target.slug not in known_slugs]
-    singly = (
-        {typed_target.slug for typed_target in chosen_targets([text for text in texts if not _names_list(text)])}
-        if texts
-        else slugs
-    )
+    singly = {target.slug for target in chosen_targets([text for text in texts if not _names_list(text)])}
     refused = [target for target in unknown_targets if target.slug in singly] if known_slugs else unknown_targets
     refuse_unnamed_captures(settings, refused)
     for target in refused:
@@ -275,13 +279,6 @@ def _suggest_alternative(connection: DuckDBPyConnection, settings: Settings, tar
         return f"; other targets have its pages ({', '.join(other_targets)}): name one of these, or run {label} too"
     guess = find_closest_name(target.place.host, known_names(settings))
     return (f"; did you mean {guess}? " if guess else ". ") + run
-
-
-def crawl_ids(texts: Sequence[str]) -> list[str]:
-    """Returns valid crawl ids for what a person wrote. Raises ``UserInputError`` for text that cannot be one."""
-    from cc_pipeline.commoncrawl.crawls import validate_crawl_id
-
-    return [validate_crawl_id(text) for text in texts]
 
 
 def check_format(output: str, allowed: Sequence[str] = ROW_FORMATS) -> str:

@@ -104,6 +104,14 @@ def index_complete(workspace: Workspace, _: Scope) -> CheckResult:
     return CheckResult("index_complete", "error", message, {"incomplete partitions": len(partial)})
 
 
+@check("captures")
+def targets_found(workspace: Workspace, _: Scope) -> CheckResult:
+    """Some crawl has captures of each target that was looked up."""
+    from cc_pipeline.checks.tables import found_targets_verdict
+
+    return found_targets_verdict(workspace.lake)
+
+
 @check("records", unit="partition", blocking=True)
 def ledger_balances(workspace: Workspace, scope: Scope) -> CheckResult:
     """In every partition: captures = records = planned, pages = records where they were parsed, and each table has the

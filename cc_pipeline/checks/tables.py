@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Any, Final
@@ -14,7 +15,8 @@ import pyarrow.compute as pc
 from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.checks.scope import CheckResult, Scope, Severity, abbreviate_keys, join_results, key_of
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-from cc_pipeline.commoncrawl.slice_slugs import defined_slug
+from cc_pipeline.commoncrawl.domains import find_closest_name
+from cc_pipeline.commoncrawl.slice_slugs import defined_slug, whole_slug
 from cc_pipeline.extraction.fetch_counts import share
 from cc_pipeline.extraction.reusable_records import find_sharing
 from cc_pipeline.harvesting.catalog import read_catalog_tables, read_subsets
@@ -131,6 +133,26 @@ def index_verdicts(workspace: Workspace, crawls: Collection[str] | None = None) 
         results = (check_coverage(coverage), check_row_counts(files, groups), check_statistics(groups))
         verdicts += [_prefix_with_crawl(crawl, result) for result in results]
     return verdicts
+
+
+def found_targets_verdict(lake: Lake) -> CheckResult:
+    """Names the targets of which no crawl has captures, each with the target of the lake that it may be a mistyping
+    of."""
+    captures: Counter[str] = Counter()
+    for row in read_notes(lake, (LOCATE,)):
+        if row.tables:
+            captures[whole_slug(row.slice_.target)] += row.note["captures"]
+    absent = sorted(slug for slug, count in captures.items() if not count)
+    if not absent:
+        return CheckResult("targets_found", "ok", "every target has captures in a crawl that it was looked up in")
+    found_slugs = [slug for slug, count in captures.items() if count]
+    guesses = {slug: find_closest_name(slug, found_slugs) for slug in absent[:_MAX_NAMED_PARTITIONS]}
+    names = [f"{slug} (did you mean {guess}?)" if guess else slug for slug, guess in guesses.items()]
+    message = (
+        f"no crawl that was looked up has captures of {format_count(len(absent), 'target')}: {', '.join(names)}. To "
+        f"remove one: cc-pipeline targets remove {absent[0]}"
+    )
+    return CheckResult("targets_found", "warn", message, {"targets without captures": len(absent)})
 
 
 def missing_captures_verdict(lake: Lake) -> CheckResult:

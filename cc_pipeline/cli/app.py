@@ -10,12 +10,12 @@ import pkgutil
 import sys
 from collections import UserDict
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from cc_pipeline import interruption, progress
+from cc_pipeline import __version__, interruption, progress
 from cc_pipeline.api.reporter import use_reporter
 from cc_pipeline.children import isolate_descendants
 from cc_pipeline.cli import commands
@@ -24,6 +24,7 @@ from cc_pipeline.cli.output import (
     ConsoleReporter,
     GuardedCommand,
     coloured,
+    console,
     console_err,
     drop_output,
     prepare_streams,
@@ -95,15 +96,28 @@ def build_app() -> typer.Typer:
         cls=WholeGroup,
         no_args_is_help=True,
         rich_markup_mode="rich",
-        add_completion=False,
         pretty_exceptions_enable=False,
         help="Get every page of a site out of Common Crawl, 2008 to today: find, fetch, parse, and query it in "
-        "DuckDB.\n\nSettings are CC_PIPELINE_* variables (docs/settings.md) and the flags --source and --home.",
-        callback=_use_console_reporter,
+        "DuckDB.\n\nA TARGET is a domain (example.com), or host:, url:, prefix:, tld:, suffix:, rev: or set: with a "
+        "value; @FILE has one a line, - is standard input.\n\nSettings are CC_PIPELINE_* variables (docs/settings.md) "
+        "and the flags --source and --home.",
+        callback=_begin_command,
     )
 
 
-def _use_console_reporter(context: typer.Context) -> None:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
+        console.print(f"cc-pipeline {__version__}")
+        raise typer.Exit
+
+
+def _begin_command(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    del version
     context.with_resource(use_reporter(ConsoleReporter()))
 
 

@@ -12,12 +12,11 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from cc_pipeline.cli.output import as_text, format_by_name, json_line, notice, whole_file, write_csv, write_rows
+from cc_pipeline.cli.output import as_text, json_line, notice, whole_file, write_csv, write_rows
 from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.progress import format_count
 
-FORMATS = ("table", "jsonl", "csv", "parquet")
 #: Columns of a table for a person. The other formats have all columns. ``--columns`` overrides both.
 TABLE_COLUMNS = ("fetch_time", "fetch_status", "content_mime_type", "url")
 #: Maximum rows of a table. The other formats have all rows.
@@ -26,19 +25,6 @@ _MAX_TABLE_ROWS = 1_000
 _BATCH_ROWS = 5_000
 
 Write = Callable[[pa.Table], None]
-
-
-def choose_format(output: str | None, out: Path | None) -> str:
-    """Returns ``output`` if it is given, else the format of the suffix of ``out``, else ``table``.
-
-    Raises ``UserInputError`` for an unknown format or suffix, and for Parquet on a terminal.
-    """
-    format_name = output or format_by_name(out)
-    if format_name not in FORMATS:
-        raise UserInputError(f"--format is {format_name!r}; choose one of {', '.join(FORMATS)}")
-    if format_name == "parquet" and out is None and sys.stdout.isatty():
-        raise UserInputError("a terminal cannot show Parquet; add --out FILE.parquet, or pipe the output to a program")
-    return format_name
 
 
 def choose_columns(text: str | None, output: str) -> tuple[str, ...]:
@@ -62,18 +48,29 @@ def capture_writer(output: str, columns: Sequence[str], out: Path | None) -> Ite
     ends.
 
     A file is written under a temporary name and renamed at the end, so a failed lookup leaves no file. Raises
-    ``EnvironmentFault`` if the disk refuses.
+    ``EnvironmentFault`` if the disk refuses, ``UserInputError`` if no row would replace an existing file.
     """
     if out is None:
         with _open_writer(output, columns, sys.stdout) as write:
             yield write
         return
-    with (
-        whole_file(out) as temporary_path,
-        open(temporary_path, "w", encoding="utf-8", newline="") as stream,
-        _open_writer(output, columns, stream) as write,
-    ):
-        yield write
+    row_count = 0
+    with whole_file(out) as temporary_path:
+        with (
+            open(temporary_path, "w", encoding="utf-8", newline="") as stream,
+            _open_writer(output, columns, stream) as write,
+        ):
+
+            def count(table: pa.Table) -> None:
+                nonlocal row_count
+                row_count += table.num_rows
+                write(table)
+
+            yield count
+        if not row_count:
+            from cc_pipeline.export.files import refuse_empty
+
+            refuse_empty(out)
 
 
 @contextmanager
@@ -84,7 +81,7 @@ def _open_writer(output: str, columns: Sequence[str], stream: IO[str]) -> Iterat
     elif output == "csv":
         write_csv(stream, [columns])
         yield lambda table: write_csv(stream, ([row[name] for name in columns] for row in _rows(table, columns)))
-    elif output == "jsonl":
+    elif output == "json":
         yield lambda table: stream.writelines(json_line(row) for row in _rows(table, columns))
     else:
         table_rows: list[list[Any]] = []
@@ -97,19 +94,12 @@ def _open_writer(output: str, columns: Sequence[str], stream: IO[str]) -> Iterat
             table_rows.extend([as_text(row[name]) for name in columns] for row in _rows(part, columns))
 
         yield keep
-        _show(stream, columns, table_rows)
+        write_rows("", columns, table_rows, "table")
         if row_count > len(table_rows):
             notice(
-                f"{format_count(row_count - len(table_rows), 'more capture', 'are')} not shown; --format jsonl shows "
+                f"{format_count(row_count - len(table_rows), 'more capture', 'are')} not shown; --format json shows "
                 "all of them"
             )
-
-
-def _show(stream: IO[str], columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    if stream is sys.stdout:
-        write_rows("", columns, rows)
-    else:
-        stream.writelines("  ".join(row) + "\n" for row in [columns, *rows])
 
 
 def _rows(table: pa.Table, columns: Sequence[str]) -> Iterator[dict[str, Any]]:

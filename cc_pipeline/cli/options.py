@@ -27,11 +27,6 @@ _CRAWL = typer.Option(
 )
 Crawls = Annotated[list[str], _CRAWL]
 MaybeCrawls = Annotated[list[str] | None, _CRAWL]
-#: Crawls of the home. No source is asked, so only ids are valid.
-HomeCrawls = Annotated[
-    list[str] | None,
-    typer.Option("--crawl", "-c", help="Only these crawls of the home, by id (default: all); may be repeated."),
-]
 _TARGET = typer.Argument(
     metavar="TARGET…",
     help="Domains or other targets (host:, url:, prefix:, tld:, suffix:, rev:, set:), @FILE with "

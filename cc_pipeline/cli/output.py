@@ -7,13 +7,14 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, TextIO, cast
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, TextIO, cast
 
 import typer
 from rich.cells import cell_len
@@ -25,6 +26,7 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperOption
 
 from cc_pipeline import progress
+from cc_pipeline.api.user_input import ROW_FORMATS, check_format
 from cc_pipeline.atomic import written_whole
 from cc_pipeline.errors import CcPipelineError, UserInputError, disk_trouble
 from cc_pipeline.export.formulas import harmless
@@ -53,7 +55,7 @@ _last_wait_seconds = [0]
 #: Time of the last line about waiting (monotonic), and seconds until the next.
 _last_line_at = [0.0]
 _SECONDS_BETWEEN_LINES: Final = 60.0
-_SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
+_SUFFIXES = {".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".parquet": "parquet"}
 
 
 class _EscapingConsole(Console):
@@ -86,12 +88,10 @@ console_err = _new_console(stderr=True)
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Prints a table that fits the screen, with right-aligned numbers, wrapped texts and no empty columns. If there are
-    too many columns for that, prints one value per line. In a file or pipe, columns of empty texts stay."""
+    too many columns for that, prints one value per line."""
     values = [list(row) for row in rows]
-    # programs find a column by its number
-    empty_values = (None, "") if console.is_terminal else (None,)
     filled_places = [
-        place for place in range(len(columns)) if not values or any(row[place] not in empty_values for row in values)
+        place for place in range(len(columns)) if not values or any(row[place] not in (None, "") for row in values)
     ]
     columns, values = (
         [columns[place] for place in filled_places],
@@ -107,12 +107,26 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     if title:
         console.print(Text(title, style="italic"))  # as a title of the table it would be wrapped to the table's width
     if is_squeezed and max(widths) < _MIN_FOLDED_WIDTH:
-        _show_vertically(columns, texts)
+        _show_vertically(columns, texts, "fold")
         return
+    numeric = [
+        bool(values) and all(isinstance(row[place], int | float) for row in values) for place in range(len(names))
+    ]
+    _show_grid(names, texts, widths, numeric, "fold")
+
+
+def _show_grid(
+    names: Sequence[str],
+    texts: Iterable[Sequence[str]],
+    widths: Sequence[int],
+    numeric: Sequence[bool],
+    overflow: Literal["fold", "ellipsis"],
+) -> None:
+    """Prints a table whose columns have these widths: longer texts are wrapped (``fold``) or cut (``ellipsis``)."""
     table = Table(header_style="bold", show_edge=False, pad_edge=False)
-    for place, name in enumerate(names):
-        numeric = bool(values) and all(isinstance(row[place], int | float) for row in values)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold", width=widths[place])
+    for name, width, is_numeric in zip(names, widths, numeric, strict=True):
+        justify: Literal["right", "left"] = "right" if is_numeric else "left"
+        table.add_column(Text(name), justify=justify, no_wrap=overflow == "ellipsis", overflow=overflow, width=width)
     for row in texts:
         table.add_row(*map(Text, row))
     console.print(table)
@@ -129,14 +143,17 @@ def _fit_widths(names: Sequence[Sequence[str]], texts: Sequence[Sequence[str]]) 
     return [min(width, widest) for width in widths], max(widths, default=0) > widest
 
 
-def _show_vertically(columns: Sequence[str], texts: Iterable[Sequence[str]]) -> None:
-    """Prints each row as one value per line. Empty values are left out."""
+def _show_vertically(
+    columns: Sequence[str], texts: Iterable[Sequence[str]], overflow: Literal["fold", "ellipsis"]
+) -> None:
+    """Prints each row as one value per line, wrapped without the empty ones (``fold``), or cut (``ellipsis``)."""
     width = max(map(len, columns))
+    is_cut = overflow == "ellipsis"
     for number, row in enumerate(texts, start=1):
         console.print(Text(f"row {number:,}", style="bold"))
         for name, text in zip(columns, row, strict=True):
-            if text:
-                console.print(Text(f"{name:<{width}}  {text}"), overflow="fold")
+            if text or is_cut:
+                console.print(Text(f"{name:<{width}}  {text}"), no_wrap=is_cut, overflow=overflow)
 
 
 def show_indented(label: Text, text: str) -> None:
@@ -155,29 +172,14 @@ def show_indented(label: Text, text: str) -> None:
 def show_truncated(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Prints rows with truncated cells on a terminal: as a table, or one value per line if there are many columns."""
     texts = [[escape_controls(_cell(value), one_line=True) for value in row] for row in rows]
-    if len(columns) * (_MIN_COLUMN_WIDTH + _COLUMN_GAP) <= console.width:
-        table = Table(header_style="bold", show_edge=False, pad_edge=False)
-        widths = [max(cell_len(row[place]) for row in [columns, *texts]) for place in range(len(columns))]
-        room = console.width - _COLUMN_GAP * (len(columns) - 1)
-        widest = next(cap for cap in range(room, 0, -1) if sum(min(width, cap) for width in widths) <= room)
-        for place, name in enumerate(columns):
-            numeric = bool(rows) and all(isinstance(row[place], int | float | None) for row in rows)
-            table.add_column(
-                Text(name),
-                justify="right" if numeric else "left",
-                no_wrap=True,
-                overflow="ellipsis",
-                width=min(widths[place], widest),
-            )
-        for row in texts:
-            table.add_row(*map(Text, row))
-        console.print(table)
+    if len(columns) * (_MIN_COLUMN_WIDTH + _COLUMN_GAP) > console.width:
+        _show_vertically(columns, texts, "ellipsis")
         return
-    width = max(map(len, columns))
-    for number, row in enumerate(texts, start=1):
-        console.print(Text(f"row {number:,}", style="bold"))
-        for name, text in zip(columns, row, strict=True):
-            console.print(Text(f"{name:<{width}}  {text}"), no_wrap=True, overflow="ellipsis")
+    widths, _ = _fit_widths([[name] for name in columns], texts)
+    numeric = [
+        bool(rows) and all(isinstance(row[place], int | float | None) for row in rows) for place in range(len(columns))
+    ]
+    _show_grid(columns, texts, widths, numeric, "ellipsis")
 
 
 def _table_cell(value: object) -> str:
@@ -251,24 +253,38 @@ def drop_output() -> None:
         os.dup2(null_device.fileno(), sys.stdout.fileno())
 
 
-def format_by_name(out: Path | None) -> str:
-    """Returns the row format of a file name's suffix; ``table`` without a file.
+def choose_format(formats: Iterable[str | None], out: Path | None) -> str:
+    """Returns the format of rows that options ask for (``None``: an option that was not given), else that of the suffix
+    of ``out``, else ``table``.
 
-    Raises ``UserInputError`` for an unknown suffix, such as ``pages.csv.gz`` or ``pages.xlsx``.
+    Raises ``UserInputError`` for several and for unknown formats and suffixes, for a table in a file, and for Parquet
+    on a terminal.
     """
-    if out is None:
-        return "table"
-    if (format_name := _SUFFIXES.get(out.suffix.lower())) is None:
-        raise UserInputError(f"the suffix of {out.name!r} names no format; add --format csv, jsonl or parquet")
+    given = {name for name in formats if name}
+    if len(given) > 1:
+        raise UserInputError(f"the options ask for several formats ({', '.join(sorted(given))}); choose one")
+    by_suffix = "table" if out is None else _SUFFIXES.get(out.suffix.lower())
+    format_name = next(iter(given), by_suffix)
+    if format_name is None:
+        raise UserInputError(f"the suffix of {out and out.name!r} names no format; add --format csv, json or parquet")
+    check_format(format_name, (*ROW_FORMATS, "parquet"))
+    if format_name == "table" and out is not None:
+        raise UserInputError("--out takes --format csv, json or parquet; a table is for the screen")
+    if format_name == "parquet" and out is None and sys.stdout.isatty():
+        raise UserInputError("a terminal cannot show Parquet; add --out FILE.parquet, or pipe the output to a program")
     return format_name
 
 
-def write_rows(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], output: str = "table") -> None:
-    """Writes ``rows`` to standard output as a table, csv or jsonl. A title is for terminals only."""
+def write_rows(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], output: str | None = None) -> None:
+    """Writes ``rows`` to standard output: as a table, as JSON lines, or as CSV, by ``--format`` of the running command
+    unless ``output`` is given. A title is for terminals only; in a file or pipe a table is plain text."""
+    output = output or row_format()
     if output == "csv":
-        write_csv(sys.stdout, [columns])
+        if _flags.csv_columns != tuple(columns):
+            write_csv(sys.stdout, [columns])
+        _flags.csv_columns = tuple(columns)
         write_csv(sys.stdout, rows)
-    elif output == "jsonl":
+    elif output == "json":
         for row in rows:
             sys.stdout.write(json_line(dict(zip(columns, row, strict=True))))
     elif console.is_terminal:
@@ -392,12 +408,36 @@ _GUARD_HELP: Final = (
     "In CSV, put ' before text that begins with =, +, -, @, a tab or the end of a line, so that no spreadsheet "
     "runs it. Without it the text is exact."
 )
-_guard_flag = [False]
+_FORMAT_HELP: Final = "table, json (a line for each row) or csv."
+
+
+@dataclass(slots=True)
+class _Flags:
+    """The options of the running command that all commands with rows share."""
+
+    row_format: str = "table"
+    guards_formulas: bool = False
+    #: The columns of the last CSV. Further rows with the same ones need no header.
+    csv_columns: tuple[str, ...] = ()
+
+
+_flags = _Flags()
 
 
 def guards_formulas() -> bool:
     """Whether the running command makes formulas in CSV harmless."""
-    return _guard_flag[0]
+    return _flags.guards_formulas
+
+
+def row_format() -> str:
+    """The ``--format`` of the running command: ``table``, ``json`` or ``csv``."""
+    return _flags.row_format
+
+
+def _choose_row_format(text: str) -> None:
+    """Sets the format of the running command. Only rows go to standard output if a program reads them."""
+    _flags.row_format, _flags.csv_columns = check_format(text), ()
+    console.stderr = text != "table"
 
 
 def print_source(*, home: str | None, source: str | None, sends_requests: bool) -> None:
@@ -424,7 +464,15 @@ _CONTACT_EXAMPLE: Final = "export CC_PIPELINE_CONTACT=mailto:you@example.org"
 
 
 class GuardedCommand(TyperCommand):
-    """A command that prints its source first. If CSV is one of its formats, it has ``--guard-formulas``."""
+    """A command that prints its source first, with the options that all commands share: ``--format``, if it has none of
+    its own, and ``--guard-formulas``, if CSV is one of its formats."""
+
+    def make_context(self, *args: Any, **attributes: Any) -> Context:
+        """Parses the arguments. The options of a command end with it."""
+        _choose_row_format("table")
+        context = super().make_context(*args, **attributes)
+        context.call_on_close(lambda: _choose_row_format("table"))
+        return context
 
     def invoke(self, ctx: Context) -> Any:
         """Prints the source, then runs the command."""
@@ -434,18 +482,23 @@ class GuardedCommand(TyperCommand):
         return super().invoke(ctx)
 
     def __init__(self, name: str | None, *, params: Sequence[Parameter] = (), **attributes: Any) -> None:
-        parameters = list(params)
-        if any(
-            "--format" in parameter.opts and "csv" in (getattr(parameter, "help", None) or "")
-            for parameter in parameters
-        ):
-            option = TyperOption(
-                param_decls=["--guard-formulas"],
-                is_flag=True,
-                default=False,
-                expose_value=False,
-                callback=lambda _context, _option, value: _guard_flag.__setitem__(0, bool(value)),
-                help=_GUARD_HELP,
-            )
-            parameters.append(option)
+        formats = [parameter for parameter in params if "--format" in parameter.opts]
+        parameters = [*params, *([] if formats else [_shared_option("--format", _choose_row_format, _FORMAT_HELP)])]
+        if not formats or "csv" in (getattr(formats[0], "help", None) or ""):
+            parameters.append(_shared_option("--guard-formulas", _guard_formulas, _GUARD_HELP))
         super().__init__(name, params=parameters, **attributes)
+
+
+def _shared_option(name: str, choose: Callable[[Any], None], help: str) -> TyperOption:
+    return TyperOption(
+        param_decls=[name],
+        is_flag=choose is _guard_formulas,
+        default=False if choose is _guard_formulas else "table",
+        expose_value=False,
+        callback=lambda _context, _option, value: choose(value),
+        help=help,
+    )
+
+
+def _guard_formulas(value: bool) -> None:
+    _flags.guards_formulas = value

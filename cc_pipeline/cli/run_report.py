@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from cc_pipeline import describe_missing_modules
-from cc_pipeline.cli.output import console, notice, show_table
+from cc_pipeline.cli.output import console, notice, row_format, write_rows
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.home import read_note
 from cc_pipeline.progress import format_count
@@ -34,6 +34,7 @@ _MAX_NAMED_MEMBERS = 20
 #: Maximum characters of a target's definition in a table or note.
 _MAX_DEFINITION_CHARS = 120
 _CHANGES: Final[tuple[Change, ...]] = ("new", "updated", "same", "not run")
+_PARTITION_COLUMNS: Final[tuple[str, ...]] = ("crawl", "target", "change", "captures", "new", "pending", "lost")
 
 
 def warn_if_not_compiled(settings: Settings) -> None:
@@ -54,17 +55,16 @@ def print_run_summary(
     crawl; ``forgotten`` are new targets that were not kept.
     """
     by_slug = {target.slug: target for target in targets}
-    if len(changes) <= _MAX_PAIR_ROWS:
-        columns = ["crawl", "target", "this run", "captures", "new", "not here"]
-        rows = _partition_rows(changes, by_slug)
+    if len(changes) <= _MAX_PAIR_ROWS or row_format() != "table":
+        columns, rows = _PARTITION_COLUMNS, _partition_rows(changes, by_slug)
     else:
-        columns = ["crawl", "targets", *_CHANGES, "empty", "captures", "new captures", "not here"]
+        columns = ("crawl", "targets", *_CHANGES, "empty", "captures", "new captures", "pending", "lost")
         rows = [
             (crawl, *_count_changes(crawl_changes), *_count_captures(crawl_changes))
             for crawl, crawl_changes in _group_by_crawl(changes).items()
         ]
     is_robots_run = settings.subsets == ("robotstxt",)
-    show_table(f"what this run did{' with robots.txt' if is_robots_run else ''}", columns, rows)
+    write_rows(f"what this run did{' with robots.txt' if is_robots_run else ''}", columns, rows)
     _note_empty_targets(settings, changes, by_slug, forgotten)
     if not is_robots_run:
         # members are counted over all subsets: the run that fetched their pages has reported them
@@ -73,7 +73,7 @@ def print_run_summary(
 
 
 def print_crawl_line(part: Part) -> None:
-    """Prints one line for a finished crawl, or for each crawl that has no index."""
+    """Prints one line for a finished crawl, or for each crawl that has no index; for programs its partitions."""
     number, total = part.position
     for place, crawl in enumerate(part.unsearched, start=1):
         console.print(f"{place:>{len(str(total))}} of {total}  {crawl}: not searched: no index is published")
@@ -81,25 +81,32 @@ def print_crawl_line(part: Part) -> None:
         return
     progress = f"{number:>{len(str(total))}} of {total}" if total > 1 else "robots.txt"
     found_slugs = {slice_.target for slice_, change in part.changes.items() if change.after.captures}
-    captures, new, failed_count = _count_captures(part.changes.values())
+    captures, new, pending, lost = _count_captures(part.changes.values())
     crawl = next(iter(part.changes)).crawl if part.changes else "nothing to do"
-    failed = f", {failed_count:,} failed" if failed_count else ""
+    remainder = "".join(f", {count:,} {state}" for state, count in (("pending", pending), ("lost", lost)) if count)
     if unrun := sum(change.change == "not run" for change in part.changes.values()):
-        failed += f", {format_count(unrun, 'target')} not run"
+        remainder += f", {format_count(unrun, 'target')} not run"
     console.print(
         f"{progress}  {crawl}: {len(found_slugs):,} of {len(part.changes):,} targets, "
-        f"{format_count(captures, 'capture')}, {new:,} new{failed}, {part.seconds:.0f} s"
+        f"{format_count(captures, 'capture')}, {new:,} new{remainder}, {part.seconds:.0f} s"
     )
+    if row_format() != "table":
+        write_partitions(part)
+
+
+def write_partitions(part: Part) -> None:
+    """Writes a row for each crawl and target of a part of a run."""
+    rows = _partition_rows(part.changes, {target.slug: target for target in part.targets})
+    write_rows("", _PARTITION_COLUMNS, rows)
 
 
 def print_summary_of_crawls(parts: Sequence[Part], *, details: bool) -> None:
     """Prints the summary of a run over many crawls: totals of each target found, then what is missing.
     ``details`` adds a table of each crawl, the names of absent targets, and the notes on single crawls."""
     searched = [part for part in parts if not part.unsearched]
-    if details:
+    if details and row_format() == "table":
         for part in searched:
-            columns = ["crawl", "target", "this run", "captures", "new", "failed"]
-            show_table("", columns, _partition_rows(part.changes, {target.slug: target for target in part.targets}))
+            write_partitions(part)
     # all parts have the same settings, except for the subsets that a target names
     for subsets in dict.fromkeys(part.settings.subsets for part in searched):
         _print_subset_summary([part for part in searched if part.settings.subsets == subsets], details=details)
@@ -134,7 +141,9 @@ def _print_subset_summary(parts: Sequence[Part], *, details: bool) -> None:
         )
     if len(found_slugs) > 1:
         rows.append(("all of them", *_sum_changes(changes)))
-    show_table("what this run found", ["target", "crawls", "captures", "new", "pages", "failed"], rows)
+    if row_format() == "table":
+        columns = ["target", "crawls", "captures", "new", "fetched", "pending", "lost"]
+        write_rows("what this run found", columns, rows)
     absent = [
         slug
         for slug, target_changes in by_target.items()
@@ -148,15 +157,16 @@ def _print_subset_summary(parts: Sequence[Part], *, details: bool) -> None:
     _print_missing_captures(settings, changes)
 
 
-def _sum_changes(changes: Mapping[Slice, PartitionChange]) -> tuple[int, int, int, int, int]:
-    """Returns the numbers of crawls with captures, captures, new captures, pages, and captures not fetched."""
-    captures, new, failed_count = _count_captures(changes.values())
+def _sum_changes(changes: Mapping[Slice, PartitionChange]) -> tuple[int, ...]:
+    """Returns the numbers of crawls with captures, captures, and new, fetched, pending and lost ones."""
+    captures, new, pending, lost = _count_captures(changes.values())
     return (
         len({slice_.crawl for slice_, change in changes.items() if change.after.captures}),
         captures,
         new,
         sum(change.after.fetched for change in changes.values()),
-        failed_count,
+        pending,
+        lost,
     )
 
 
@@ -210,8 +220,8 @@ def print_home_totals(settings: Settings) -> None:
             "SELECT crawl, count(*), count(*) FILTER (outcome = 'fetched'), count(*) FILTER (outcome = 'pending'), "
             "count(*) FILTER (outcome = 'lost') FROM ledger GROUP BY crawl ORDER BY crawl DESC"
         ).fetchall()
-    show_table("all of this home: rows by table", ["table", "rows"], rows)
-    show_table("all of this home: the ledger", ["crawl", "planned", "fetched", "pending", "lost"], outcomes)
+    write_rows("all of this home: rows by table", ["table", "rows"], rows)
+    write_rows("all of this home: the ledger", ["crawl", "planned", "fetched", "pending", "lost"], outcomes)
 
 
 def note(text: str) -> None:
@@ -258,13 +268,14 @@ def _count_changes(partition_changes: Sequence[PartitionChange]) -> tuple[int, .
     return len(partition_changes), *(changes[change] for change in _CHANGES), empty
 
 
-def _count_captures(changes: Iterable[PartitionChange]) -> tuple[int, int, int]:
-    """Returns the numbers of captures, of new captures, and of captures not fetched."""
+def _count_captures(changes: Iterable[PartitionChange]) -> tuple[int, int, int, int]:
+    """Returns the numbers of captures, and of new, pending and lost ones. Captures without a plan are pending too."""
     all_changes = list(changes)
     return (
         sum(change.after.captures for change in all_changes),
         sum(change.after.captures - change.before.captures for change in all_changes),
-        sum(change.after.pending + change.after.lost for change in all_changes),
+        sum(change.after.captures - change.after.fetched - change.after.lost for change in all_changes),
+        sum(change.after.lost for change in all_changes),
     )
 
 

@@ -14,10 +14,8 @@ from typing import Any, BinaryIO, Final
 
 import duckdb
 
-from cc_pipeline.api.user_input import check_format
 from cc_pipeline.cli.output import (
     console,
-    format_by_name,
     guards_formulas,
     notice,
     show_truncated,
@@ -26,10 +24,10 @@ from cc_pipeline.cli.output import (
 )
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.export.formulas import harmless_in_sql
+from cc_pipeline.export.table_files import keep_full_file
 from cc_pipeline.lake.quoting import quote_name
 from cc_pipeline.lake.user_queries import split_queries
 
-FORMATS: Final = ("table", "csv", "jsonl", "parquet")
 _TEXTS: Final = ("varchar", "enum")
 _NESTED: Final = ("list", "array", "struct", "map", "union", "variant")
 _TIMES: Final = {"timestamp with time zone": "Z", "timestamp": ""}
@@ -39,27 +37,6 @@ _MAX_SHOWN_ROWS: Final = 1_000
 _MAX_CELL_CHARS: Final = 1_000
 _FETCH_ROWS: Final = 1_000
 _RESULT_NAME: Final = "_answer"
-
-
-def choose_format(output: str | None, out: Path | None, *, csv: bool = False, json: bool = False) -> str:
-    """Returns the format: ``output`` or its short forms, else that of the suffix of ``out``, else ``table``.
-
-    Raises ``UserInputError`` for conflicting or unknown formats, and for Parquet on a terminal.
-    """
-    format_names = {
-        name for name, is_requested in ((output, output), ("csv", csv), ("jsonl", json)) if is_requested and name
-    }
-    if len(format_names) > 1:
-        raise UserInputError(
-            f"the options ask for several formats ({', '.join(sorted(format_names))}); choose one of "
-            f"{', '.join(FORMATS)}"
-        )
-    format_name = check_format(format_names.pop() if format_names else format_by_name(out), FORMATS)
-    if format_name == "table" and out is not None:
-        raise UserInputError("--out takes --format csv, jsonl or parquet; a table is for the screen")
-    if format_name == "parquet" and out is None and sys.stdout.isatty():
-        raise UserInputError("a terminal cannot show Parquet; add --out FILE.parquet, or pipe the output to a program")
-    return format_name
 
 
 def run_statements(
@@ -92,6 +69,7 @@ def _write(
     columns = _readable_columns(result, output, cut=_MAX_CELL_CHARS if screen else None)
     query = f"SELECT {columns} FROM {rows} AS {_RESULT_NAME}"
     if out is not None:
+        keep_full_file(connection, out, [rows])
         with whole_file(out) as temporary_path, temporary_path.open("wb") as stream:
             _write_stream(connection, query, output, stream)
     elif output != "table":
@@ -109,7 +87,7 @@ def _write_stream(connection: duckdb.DuckDBPyConnection, query: str, output: str
     if output == "parquet":
         write_parquet(connection, query, stream)
     else:
-        write_text(connection, query, output, stream)
+        write_text(connection, query, "jsonl" if output == "json" else output, stream)
 
 
 def _readable_columns(result: duckdb.DuckDBPyRelation, output: str, cut: int | None) -> str:
@@ -123,7 +101,7 @@ def _readable_columns(result: duckdb.DuckDBPyRelation, output: str, cut: int | N
             elif kind.id in _TIMES:
                 zone = _TIMES[kind.id]
                 value = f"replace(strftime({value}, '%Y-%m-%dT%H:%M:%S.%f{zone}'), '.000000{zone}', '{zone}')"
-            elif kind.id in _NESTED and output != "jsonl":
+            elif kind.id in _NESTED and output != "json":
                 value = f"CAST(to_json({value}) AS VARCHAR)"
             elif kind.id in _TEXTS and output == "csv" and guards_formulas():
                 value = harmless_in_sql(value)

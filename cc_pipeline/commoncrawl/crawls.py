@@ -44,6 +44,10 @@ _WEEKLY_ID = re.compile(r"CC-[A-Z]+-(\d{4}-\d{2})(?:-.*)?")
 
 Era = Literal["columnar", "arc", "built"]
 
+#: The word for the newest crawl.
+NEWEST: Final = "newest"
+#: The most crawls that an error lists.
+_MAX_SHOWN_CRAWLS: Final = 8
 #: The parts of a crawl that the columnar index separates.
 SUBSETS: Final[tuple[str, ...]] = ("warc", "crawldiagnostics", "robotstxt")
 
@@ -286,19 +290,25 @@ def is_selection(text: str, crawls: Sequence[Crawl]) -> bool:
     return bool(_YEAR.fullmatch(text)) and validate_crawl_id(text) not in {crawl.id for crawl in crawls}
 
 
-def select(text: str, crawls: Sequence[Crawl]) -> tuple[Crawl, ...]:
+def select(text: str, crawls: Sequence[Crawl], owner: str = "the source") -> tuple[Crawl, ...]:
     """Returns those of ``crawls`` (newest first) that match a selection, newest first.
 
-    A selection is ``all``; a year (``2018``); or a range, both ends included, each of which may be a year, a crawl or
-    empty (``2018..2024``, ``2012..``, ``CC-MAIN-2018-05..2019``). A crawl belongs to the years that its id names.
-    Raises ``UserInputError`` for a crawl that is not listed, for ends in the wrong order, and if no crawl matches.
+    A selection is ``newest``; ``all``; an id; a year (``2018``); or a range, both ends included, each of which may be a
+    year, a crawl or empty (``2018..2024``, ``2012..``, ``CC-MAIN-2018-05..2019``). A crawl belongs to the years that
+    its id names. Raises ``UserInputError`` that lists what ``owner`` has, for a crawl that is not among ``crawls`` and
+    if none matches; and for ends in the wrong order.
     """
     selection = text.strip()
-    if selection.lower() == "all":
+    if selection.lower() == NEWEST:
+        matching_crawls = tuple(crawls[:1])
+    elif selection.lower() == "all":
         matching_crawls = tuple(crawls)
+    elif not is_selection(selection, crawls):
+        crawl_id = validate_crawl_id(selection)
+        matching_crawls = tuple(crawl for crawl in crawls if crawl.id == crawl_id)
     else:
         first, dots, last = selection.partition("..")
-        low, high = _bound(first, crawls, 0), _bound(last if dots else first, crawls, 1)
+        low, high = _bound(first, crawls, 0, owner), _bound(last if dots else first, crawls, 1, owner)
         if low is not None and high is not None and low > high:
             raise UserInputError(
                 f"the range {text!r} begins after it ends; write the older crawl or year first: {last.strip()}..{first}"
@@ -309,10 +319,15 @@ def select(text: str, crawls: Sequence[Crawl]) -> tuple[Crawl, ...]:
             if (low is None or _last(crawl) >= low) and (high is None or _first(crawl) <= high)
         )
     if not matching_crawls:
-        raise UserInputError(
-            f"the source lists no crawl of {text.strip()[:80]}. To list all crawls: cc-pipeline crawls"
-        )
+        raise _no_such_crawl(selection, crawls, owner)
     return matching_crawls
+
+
+def _no_such_crawl(text: str, crawls: Sequence[Crawl], owner: str) -> UserInputError:
+    shown = ", ".join(crawl.id for crawl in crawls[:_MAX_SHOWN_CRAWLS]) or "none"
+    others = len(crawls) - _MAX_SHOWN_CRAWLS
+    rest = f" and {others:,} older ones" if others > 0 else ""
+    return UserInputError(f"{owner} has no crawl {text[:80]}; it has {shown}{rest}")
 
 
 def estimate_capture_span(crawl: Crawl) -> Span:
@@ -334,7 +349,7 @@ def measure_gap(first: Span, second: Span) -> timedelta:
     return max(timedelta(0), second[0] - first[1], first[0] - second[1])
 
 
-def _bound(text: str, crawls: Sequence[Crawl], side: int) -> tuple[int, datetime, str] | None:
+def _bound(text: str, crawls: Sequence[Crawl], side: int, owner: str) -> tuple[int, datetime, str] | None:
     """Returns the least key of the crawls in the range (``side`` 0), or the greatest (1); ``None``: no bound."""
     text = text.strip()
     if not text:
@@ -345,9 +360,7 @@ def _bound(text: str, crawls: Sequence[Crawl], side: int) -> tuple[int, datetime
         return _first(crawl) if side else _last(crawl)
     if _YEAR.fullmatch(text):
         return (int(text), _END, "~" * 64) if side else (int(text), _BEGIN, "")
-    raise UserInputError(
-        f"{text[:80]!r} is neither a year nor a crawl of the source. To list all crawls: cc-pipeline crawls"
-    )
+    raise _no_such_crawl(text, crawls, owner)
 
 
 def _first(crawl: Crawl) -> tuple[int, datetime, str]:

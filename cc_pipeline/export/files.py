@@ -40,6 +40,12 @@ class ExportedTable:
     note: str | None = None
 
 
+def refuse_empty(out: Path) -> None:
+    """Raises ``UserInputError`` if there is a file or folder at ``out`` with content, which nothing would replace."""
+    if out.exists() and (any(out.iterdir()) if out.is_dir() else out.stat().st_size):
+        raise UserInputError(f"no row was found, so {out} was kept as it is")
+
+
 @contextmanager
 def whole_file(out: Path) -> Iterator[Path]:
     """Yields a temporary path in the folder of ``out``. It replaces ``out`` if the block ends without an error.

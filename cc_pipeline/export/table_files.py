@@ -5,7 +5,7 @@ DuckDB streams the rows: they have no order, and memory stays flat.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,14 @@ import duckdb
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.duck import READ_BY, STORED_AS
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full
-from cc_pipeline.export.files import ExportedTable, files_in, whole_file, whole_folder, write_export_documents
+from cc_pipeline.export.files import (
+    ExportedTable,
+    files_in,
+    refuse_empty,
+    whole_file,
+    whole_folder,
+    write_export_documents,
+)
 from cc_pipeline.export.format import RowsRequest, Written
 from cc_pipeline.export.formulas import harmless_in_sql
 from cc_pipeline.export.text_rows import write_text
@@ -75,6 +82,12 @@ def select_tables(
         Selection(name, _select_rows(name, columns_by_table[name], targets, crawls), name)
         for name in (dict.fromkeys(names) or default_names)
     ]
+
+
+def keep_full_file(connection: duckdb.DuckDBPyConnection, out: Path, queries: Iterable[str]) -> None:
+    """Raises ``UserInputError`` if something is at ``out``, and no query has a row to replace it with."""
+    if out.exists() and not any(connection.execute(f"FROM ({query}\n) LIMIT 1").fetchone() for query in queries):
+        refuse_empty(out)
 
 
 def _list_target_tables(columns_by_table: Mapping[str, Sequence[str]]) -> list[str]:

@@ -60,7 +60,9 @@ def run_isolated(stage: Callable[[Sequence[str]], StageReport], slugs: Sequence[
 
 
 #: Kinds that affect all objects; other kinds may be about the one object that was asked for.
-_GENERAL_KINDS: Final = frozenset({FaultKind.REFUSED, FaultKind.UNREACHABLE})
+_GENERAL_KINDS: Final = frozenset(
+    {FaultKind.REFUSED, FaultKind.PROXY, FaultKind.NO_SUCH_HOST, FaultKind.LOGIN_PAGE, FaultKind.UNREACHABLE}
+)
 
 
 def affects_all_targets(error: BaseException) -> bool:

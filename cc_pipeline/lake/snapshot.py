@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from cc_pipeline.atomic import parse_leftover_name, written_whole
 from cc_pipeline.duck import READ_BY, STORED_AS, connect
-from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.errors import EnvironmentFault, disk_is_full
 from cc_pipeline.lake.lake import NO_TABLE, PinnedTable, TableSpec
 from cc_pipeline.lake.live_rows import LiveTable
 from cc_pipeline.lake.published_file import S3LakeLocation, enable_s3_reads
@@ -233,7 +233,8 @@ def publish(
             connection.execute("COMMIT")
             connection.execute("CHECKPOINT")
     except (duckdb.Error, OSError) as error:
-        advice = "The file published before is untouched. Check the disk and the lake, then publish again."
+        remedy = "Free some space" if disk_is_full(error) else "Check the disk and the lake"
+        advice = f"{remedy}, then run the command again. The file published before is untouched."
         raise EnvironmentFault(f"could not build {path}: {error}", advice) from error
     finally:
         if copying is not None:

@@ -18,6 +18,23 @@ def _select_arriving_links(table: str) -> str:
     return f"(FROM {sql.qualify(table)} WHERE link_domain = lower(site))"
 
 
+def _refuse_unknown_site(query: str) -> str:
+    """The rows of a query; an error of DuckDB if ``site`` has no captures: a misspelt site would look like one without
+    rows. As a condition it is evaluated whatever the caller selects."""
+    known = "CASE WHEN site IS NULL OR count(*) > 0 THEN true ELSE error('no captures of the site ' || site || ' are "
+    known += "published here; SELECT DISTINCT domain FROM captures lists the sites') END"
+    return f"FROM ({query}) WHERE (SELECT {known} FROM (FROM main.captures WHERE domain = lower(site) LIMIT 1))"
+
+
+def _refuse_unknown_crawls(query: str) -> str:
+    """The rows of a query; an error of DuckDB if ``before`` or ``after`` is a crawl without lookups and captures."""
+    here = "SELECT crawl FROM main.lookups UNION SELECT crawl FROM main.captures WHERE crawl IN (before, after)"
+    known = "CASE WHEN count(*) FILTER (crawl = before) > 0 AND count(*) FILTER (crawl = after) > 0 THEN true ELSE "
+    known += "error(format('{} and {} have to be crawls that are published here: {}', before, after, "
+    known += "coalesce(string_agg(crawl, ', ' ORDER BY crawl), 'there are none'))) END"
+    return f"FROM ({query}) WHERE (SELECT {known} FROM ({here}))"
+
+
 #: No parameter has the name of a column: DuckDB would put its value for the column too.
 BY_SITE: Final = ("site := NULL",)
 
@@ -38,7 +55,7 @@ MACROS: Final[tuple[MacroSpec, ...]] = (
     MacroSpec(
         "timeline",
         BY_SITE,
-        sql.timeline(select_site_rows),
+        _refuse_unknown_site(sql.timeline(select_site_rows)),
         "timeline(site := NULL): captures, pages and new pages by crawl, of a registered domain or of all.",
     ),
     MacroSpec(
@@ -50,7 +67,7 @@ MACROS: Final[tuple[MacroSpec, ...]] = (
     MacroSpec(
         "changes_between",
         ("before", "after", *BY_SITE),
-        sql.changes_between("before", "after", select_site_rows),
+        _refuse_unknown_crawls(_refuse_unknown_site(sql.changes_between("before", "after", select_site_rows))),
         "changes_between(before, after, site := NULL): pages new, gone, same or changed (by main text) of two crawls.",
     ),
     MacroSpec(

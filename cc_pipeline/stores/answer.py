@@ -15,7 +15,9 @@ from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 ERROR_BODY_BYTES = 4096
 
 #: ``redirected``: the target of the redirect must not be requested.
-NoAnswerKind = Literal["unreachable", "timeout", "connection_reset", "short_body", "redirected"]
+NoAnswerKind = Literal[
+    "proxy", "no_such_host", "unreachable", "timeout", "connection_reset", "short_body", "redirected"
+]
 
 
 @dataclass(frozen=True, slots=True)

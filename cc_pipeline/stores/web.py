@@ -29,6 +29,10 @@ _OK = 200
 _PARTIAL = 206
 
 
+#: The status by which a proxy asks for a name and a password.
+_PROXY_AUTHENTICATION: Final = 407
+
+
 class HttpClient:
     """Requests over HTTP. Connections are opened on first use, inside the loop that will run them.
 
@@ -92,6 +96,8 @@ class HttpClient:
                     method, URL(url, encoded=True), headers=headers, allow_redirects=False, proxy=self.proxy, ssl=tls
                 ) as response,
             ):
+                if response.status == _PROXY_AUTHENTICATION and self.proxy is not None:
+                    raise NoAnswer("proxy", f"the proxy {self.proxy} answers with status {response.status}")
                 closed = _watch_end(response)
                 body = _Body(response, deadline, self.timeouts)
                 if response.status != hoped_for:
@@ -105,6 +111,10 @@ class HttpClient:
                 closed is not None and closed.done() and not closed.cancelled() and closed.exception() is not None
             )
             raise NoAnswer("connection_reset" if is_reset else "short_body", str(error.__cause__ or error)) from error
+        except (aiohttp.ClientHttpProxyError, aiohttp.ClientProxyConnectionError) as error:
+            raise NoAnswer("proxy", f"the proxy {self.proxy} {_describe_proxy_error(error)}") from error
+        except aiohttp.ClientConnectorDNSError as error:
+            raise NoAnswer("no_such_host", str(error)) from error
         except (aiohttp.ClientConnectorError, UnicodeError) as error:  # the latter for an invalid name
             raise NoAnswer("unreachable", str(error)) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -117,6 +127,12 @@ class HttpClient:
         self._idle.clear()
         for session in sessions:
             await session.close()
+
+
+def _describe_proxy_error(error: aiohttp.ClientHttpProxyError | aiohttp.ClientProxyConnectionError) -> str:
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"answers with status {error.status}"
+    return f"takes no connection ({error.os_error.strerror or error.os_error})"
 
 
 async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:

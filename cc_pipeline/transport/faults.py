@@ -57,6 +57,9 @@ class FaultKind(Kind):
     SERVER_ERROR = "server_error"
     CLIENT_ERROR = "client_error"
     REDIRECTED = "redirected"
+    PROXY = "proxy"
+    NO_SUCH_HOST = "no_such_host"
+    LOGIN_PAGE = "login_page"
     UNREACHABLE = "unreachable"
     TIMEOUT = "timeout"
     CONNECTION_RESET = "connection_reset"
@@ -78,6 +81,9 @@ ENVIRONMENT_KINDS: Final = frozenset(
         FaultKind.THROTTLED,
         FaultKind.SERVER_ERROR,
         FaultKind.REDIRECTED,
+        FaultKind.PROXY,
+        FaultKind.NO_SUCH_HOST,
+        FaultKind.LOGIN_PAGE,
         FaultKind.UNREACHABLE,
         FaultKind.TIMEOUT,
         FaultKind.CONNECTION_RESET,
@@ -92,6 +98,12 @@ _ADVICE: Final = {
     FaultKind.SERVER_ERROR: "The source has a problem of its own: run again later",
     FaultKind.REDIRECTED: "Set CC_PIPELINE_SOURCE to the address of the redirect, or add its host to "
     "CC_PIPELINE_REDIRECTS; a redirect into a private network is followed only from a source on this machine",
+    FaultKind.PROXY: "Check HTTPS_PROXY and HTTP_PROXY: its address, and for status 407 a name and password "
+    "in it (http://NAME:PASSWORD@HOST:PORT). To use no proxy for the source, add its host to NO_PROXY",
+    FaultKind.NO_SUCH_HOST: "Check the spelling of CC_PIPELINE_SOURCE. If it is right, this machine is offline, or "
+    "its name server (DNS) does not answer",
+    FaultKind.LOGIN_PAGE: "Open a page of the web in a browser on this machine, and sign in to the network there (as "
+    "in hotels and trains); or ask who runs the network's filter to let the source pass",
     FaultKind.UNREACHABLE: "Check the network and the source's address",
     FaultKind.TIMEOUT: "Check the network, or run again later",
     FaultKind.CONNECTION_RESET: "Check the network, or run again later",
@@ -127,6 +139,9 @@ FAULTS: Final[Mapping[str, Handling]] = {
     FaultKind.REFUSED: Handling(pauses_host=True),
     FaultKind.THROTTLED: Handling(5),
     FaultKind.SERVER_ERROR: Handling(5),
+    FaultKind.PROXY: Handling(1),
+    FaultKind.NO_SUCH_HOST: Handling(1),
+    FaultKind.LOGIN_PAGE: Handling(1),
     FaultKind.UNREACHABLE: Handling(3),
     FaultKind.TIMEOUT: Handling(3),
     FaultKind.CONNECTION_RESET: Handling(3),
@@ -394,7 +409,10 @@ def _both_times(headers: Mapping[str, str], body: bytes) -> str:
 
 
 def error_document(body: bytes) -> Finding | None:
-    """Returns the fault of an S3 error document that came with a status of success, as happens under load."""
+    """Returns the fault of an S3 error document that came with a status of success, as happens under load; or of a page
+    of HTML, which a network sends in place of everything until somebody signs in."""
+    if body[:256].lstrip().lower().startswith((b"<!doctype html", b"<html")):
+        return Finding(FaultKind.LOGIN_PAGE, "a page of HTML came instead of bytes of the object")
     code = _ERROR_CODE.search(body[:1024])
     if code is None or not body[:256].lstrip().startswith(b"<"):
         return None

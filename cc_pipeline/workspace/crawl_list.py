@@ -19,7 +19,7 @@ from cc_pipeline.commoncrawl.crawls import LIST_COMPARED_ON, Crawl, known_at_rel
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
 from cc_pipeline.progress import format_count
 from cc_pipeline.settings import DEFAULT_COLLINFO, Settings
-from cc_pipeline.transport.faults import RangeFault
+from cc_pipeline.transport.faults import RangeFault, advice
 
 _A_DAY: Final = timedelta(days=1)
 #: After a failure the list is not requested again for this time: a dead index server delays one command, not all.
@@ -104,10 +104,11 @@ def _download_list(settings: Settings, download: Callable[[], bytes], copy: Path
         data = download()
         crawls = parse_collinfo(data, settings.collinfo)
     except RangeFault as fault:
+        remedy = advice(fault.kind, "Check CC_PIPELINE_SOURCE and CC_PIPELINE_COLLINFO")
+        problem = fault.problem if isinstance(fault, EnvironmentFault) else str(fault)
         raise EnvironmentFault(
-            f"the list of crawls at {settings.collinfo} could not be read ({fault})",
-            "Check CC_PIPELINE_SOURCE and CC_PIPELINE_COLLINFO, and the network. A crawl that you name (--crawl "
-            "CC-MAIN-2024-22) needs no list.",
+            f"the list of crawls at {settings.collinfo} could not be read ({problem})",
+            f"{remedy}. A crawl that you name (--crawl CC-MAIN-2024-22) needs no list.",
         ) from fault
     except DataFault as fault:
         raise _list_fault(f"the list of crawls at {fault}") from fault

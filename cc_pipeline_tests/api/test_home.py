@@ -112,8 +112,25 @@ def test_tables_are_chosen_by_target_and_crawl(used: Home) -> None:
     for wrong in (("no_table",), ("page_text", "never.run.example.org")):
         with pytest.raises(UserInputError):
             used.table(*wrong)
+    with pytest.raises(UserInputError, match=f"this home has no crawl 2019; it has {NEW}, {OLD}"):
+        used.table("page_text", crawls=2019)
+    assert used.table("page_text", crawls=2018).to_arrow()["crawl"].unique().to_pylist() == [OLD]
     with pytest.raises(UserInputError, match="DuckDB says"):
         used.sql("SELECT nix FROM page_text").head()
+    with pytest.raises(UserInputError, match=r"write a list of values: \['iana.org'\]"):
+        used.sql("FROM page_text WHERE domain = ?", "iana.org")
+
+
+def test_a_site_or_crawl_that_is_not_here_is_an_error_of_the_macros(used: Home) -> None:
+    pages = f"FROM changes_between('{OLD}', '{NEW}', site := '{SITE}')"
+    assert [*used.sql(pages)] and [*used.sql(f"FROM timeline(site := '{SITE.upper()}')")]
+    for query, said in (
+        ("SELECT pages FROM timeline(site := 'exmaple.com') WHERE pages > 1", "no captures of the site exmaple.com"),
+        (f"{pages.replace(SITE, 'exmaple.com')} WHERE change = 'new'", "no captures of the site exmaple.com"),
+        (f"FROM changes_between('{OLD}', 'CC-MAIN-2024-23') WHERE change = 'new'", f"published here: .*{NEW}"),
+    ):
+        with pytest.raises(UserInputError, match=said):
+            used.sql(query).head()
 
 
 def test_a_page_is_the_one_nearest_to_a_time(bucket: tuple[Path, MiniCrawlTruth], used: Home) -> None:
@@ -143,10 +160,10 @@ def test_a_run_says_what_lacks_and_the_next_one_gets_it(bucket: tuple[Path, Mini
         with pytest.raises(Incomplete) as lacking:
             home.run(SITE, NEW)
         [row] = lacking.value.report.rows
-        assert (row["captures"], row["open"]) == (mine, mine)
+        assert (row["captures"], row["pending"]) == (mine, mine)
         server.set_rules([])
         [row] = home.run(SITE, NEW).rows
-        assert (row["change"], row["open"], row["lost"]) == ("updated", 0, 0)
+        assert (row["change"], row["pending"], row["lost"]) == ("updated", 0, 0)
     with pytest.raises(EnvironmentFault, match="does not exist yet"):
         cc_pipeline.open(tmp_path / "other").tables()
 

@@ -56,10 +56,10 @@ def test_rows_show_their_number_and_the_first_of_them() -> None:
 
 
 def test_results_are_read_without_addresses_of_objects() -> None:
-    counts = pa.table({"crawl": ["CC-MAIN-2024-22"], "captures": [3], "new": [2], "open": [1], "lost": [0]})
+    counts = pa.table({"crawl": ["CC-MAIN-2024-22"], "captures": [3], "new": [2], "pending": [1], "lost": [0]})
     report = RunReport(MemoryRows(counts), ("a note",), ("typo.example",))
     assert repr(report).splitlines()[:3] == [
-        "3 captures: 2 new, 1 open, 0 lost",
+        "3 captures: 2 new, 1 pending, 0 lost",
         "a note",
         "no crawl of this run has captures of typo.example, so this home does not keep the target",
     ]

@@ -106,6 +106,10 @@ def test_index_files_that_could_not_be_read_are_counted_and_what_was_located_ove
     harvest(workspace)
     extract(workspace, SITE)
     assert asset_checks.index_complete.verdict(workspace, Scope()).passed
+    assert asset_checks.targets_found.verdict(workspace, Scope()).passed
+    extract(workspace, "exmaple.com")
+    absent = asset_checks.targets_found.verdict(workspace, Scope())
+    assert (absent.severity, f"1 target: exmaple.com (did you mean {SITE}?)" in absent.message) == ("warn", True)
 
 
 @pytest.mark.parametrize(

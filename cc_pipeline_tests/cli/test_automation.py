@@ -34,7 +34,7 @@ def test_all_are_turned_on_shown_and_turned_off(tmp_path: Path, monkeypatch: pyt
     assert "automation is on already" in said(tmp_path, "on")
     monkeypatch.setenv("CC_PIPELINE_HOME", str(tmp_path))
     shown = said(tmp_path, "status")
-    assert "backfill_missing │ on" in shown and " off" not in shown
+    assert "backfill_missing on" in shown and " off" not in shown
     assert "automation is off" in said(tmp_path, "off")
     assert "all sensors and schedules are off" in said(tmp_path, "status")
 

@@ -22,7 +22,7 @@ def test_the_catalog_answers_queries_and_takes_no_orders(cli: Cli, world: World)
     query = (
         "SELECT crawl, sum(rows)::BIGINT AS rows FROM row_groups WHERE subset = 'warc' GROUP BY crawl ORDER BY crawl"
     )
-    said = cli("sql", "--catalog", query, "--format", "jsonl", "--home", world.home)
+    said = cli("sql", "--catalog", query, "--format", "json", "--home", world.home)
     assert [json.loads(line) for line in said.out.splitlines()] == [
         {"crawl": crawl, "rows": len(world.truth.captures_of(crawl, subset="warc"))} for crawl in (OLD, NEW)
     ]
@@ -57,7 +57,8 @@ def test_doctor_shows_who_refuses_and_lets_a_person_try_again(cli: Cli, world: W
     assert next(iter(budget_findings(replace(shared, rate_shares=200)))).level == "note"
     HostFile(settings.budget_path, "data.example.org", SourceLimits(10.0, 8)).close()
     assert (
-        "10 requests/s, at most 8 at the same time" in cli("doctor", "--source", world.bucket, "--home", tmp_path).out
+        "10 requests/s, at most 8 at the same time"
+        in cli("doctor", "--details", "--source", world.bucket, "--home", tmp_path).out
     )
     make_refuse(settings.budget_path, "data.example.org", SourceLimits(10.0, 8))
     said = cli("doctor", "--source", world.bucket, "--home", tmp_path)

@@ -84,7 +84,7 @@ def whole_path(cli: Cli, source: str, home: Path, monkeypatch: pytest.MonkeyPatc
         (0, ["crawls"]),
         (0, ["index", "harvest", "-c", NEW]),
         (0, ["run", "-c", NEW, "example.com"]),
-        (0, ["sql", "SELECT * FROM publication", "--format", "jsonl"]),
+        (0, ["sql", "SELECT * FROM publication", "--format", "json"]),
         (0, ["sql", "SELECT * FROM ledger LIMIT 3", "--format", "csv"]),
         (0, ["plan", "example.com", "-c", NEW]),
         (0, ["doctor"]),

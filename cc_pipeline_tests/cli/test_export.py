@@ -165,3 +165,27 @@ def test_names_that_are_not_there_are_refused(cli: Cli, home: Path, tmp_path: Pa
     assert cli("export", "-t", "crawls", "example.com", "--out", out, "--home", home).status == 1
     assert cli("export", "-t", "page_text", "--out", tmp_path / "x", "--home", home).status == 1
     assert cli("export", "-t", "page_text", "--out", out, "--home", tmp_path / "none").status == 1
+
+
+def test_crawls_of_a_home_are_named_as_those_of_a_source(cli: Cli, home: Path, tmp_path: Path) -> None:
+    out = tmp_path / "texts.jsonl"
+    words = ("export", "example.com", "-t", "page_text", "--out", out, "--home", home)
+    for text, crawls in (("newest", {NEW}), ("2024", {NEW}), ("2018..", {NEW, OLD}), (OLD, {OLD})):
+        assert cli(*words, "-c", text).status == 0
+        assert {json.loads(line)["crawl"] for line in out.read_text().splitlines()} == crawls
+
+
+def test_no_file_is_replaced_by_an_empty_one(cli: Cli, home: Path, tmp_path: Path) -> None:
+    out = tmp_path / "keep.jsonl"
+    out.write_text("rows\n")
+    nothing = "SELECT url FROM page_text WHERE false"
+    for words in (
+        ("export", "example.com", "-t", "page_text", "-c", "2O24"),
+        ("export", "example.com", "-t", "page_text", "-c", "2019"),
+        ("export", "--query", nothing),
+        ("sql", nothing),
+    ):
+        said = cli(*words, "--out", out, "--home", home)
+        assert said.status == 1 and out.read_text() == "rows\n", words
+    said = cli("export", "example.com", "-t", "page_text", "-c", "CC-MAIN-2019-04", "--out", out, "--home", home)
+    assert f"this home has no crawl CC-MAIN-2019-04; it has {NEW}" in said.told

@@ -33,7 +33,7 @@ def read(text: str) -> list[list[str]]:
 
 @pytest.fixture
 def _asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "_guard_flag", [True])
+    monkeypatch.setattr(output._flags, "guards_formulas", True)
 
 
 @pytest.mark.parametrize("flags", [(), ("--guard-formulas",)])

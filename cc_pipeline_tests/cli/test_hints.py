@@ -142,4 +142,4 @@ def test_the_totals_of_all_targets_count_a_crawl_once() -> None:
     state = SimpleNamespace(captures=3, fetched=2, pending=1, lost=0)
     change = SimpleNamespace(before=SimpleNamespace(captures=1), after=state)
     changes = {Slice(crawl, target): change for crawl in (NEW, OLD) for target in ("a.example", "b.example")}
-    assert run_report._sum_changes(cast(Any, changes)) == (2, 12, 8, 8, 4)
+    assert run_report._sum_changes(cast(Any, changes)) == (2, 12, 8, 8, 4, 0)

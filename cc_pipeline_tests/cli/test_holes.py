@@ -48,7 +48,7 @@ def test_every_command_that_looks_up_refuses_holes_and_can_be_told_to_go_without
     for command in (("lookup",), ("lookup", "--count"), ("plan",)):
         assert cli(*command, SITE, *place).status == 3
         assert cli(*command, SITE, "--allow-gaps", *place).status == 0
-    said = cli("lookup", SITE, "--allow-gaps", "--format", "jsonl", *place)
+    said = cli("lookup", SITE, "--allow-gaps", "--format", "json", *place)
     assert len(said.out.splitlines()) < len(truth)
     assert "part-00000" in said.err
     said = cli("run", SITE, "--allow-gaps", *place)

@@ -33,7 +33,7 @@ def chosen(home: Path) -> dict[str, str | bool]:
 
 def run(cli: Cli, world: World, home: Path, *more: str) -> tuple[int, str, str]:
     said = cli("run", "-c", NEW, "example.com", "--source", world.bucket, "--home", home, *more)
-    changes = [line.split("│")[2].strip() for line in said.out.splitlines() if line.startswith(NEW) and "│" in line]
+    changes = [line.split()[2] for line in said.out.splitlines() if line.startswith(NEW)]
     return said.status, changes[0] if changes else "", said.err
 
 

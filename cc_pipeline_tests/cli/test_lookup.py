@@ -38,7 +38,7 @@ def expected(captures: tuple[Capture, ...]) -> set[Place]:
 
 @pytest.mark.parametrize(("crawl", "via"), [(NEW, "parquet"), (NEW, "zipnum"), (OLD, "auto"), (ARC, "btree")])
 def test_every_index_gives_the_captures_as_json_lines(cli: Cli, world: World, crawl: str, via: str) -> None:
-    said = cli("lookup", "example.com", "-c", crawl, "--index", via, "--format", "jsonl", "--home", world.home)
+    said = cli("lookup", "example.com", "-c", crawl, "--index", via, "--format", "json", "--home", world.home)
     assert said.status == 0, said.err
     rows = [json.loads(line) for line in said.out.splitlines()]
     truth = world.truth.captures_of(crawl, subset="warc", domain="example.com")
@@ -116,7 +116,7 @@ def test_a_table_in_a_pipe_is_one_line_a_capture_without_boxes(cli: Cli, world: 
 
 
 def test_filters_are_applied_and_what_an_index_cannot_say_is_told(cli: Cli, world: World) -> None:
-    arguments = ("lookup", "example.com", "--where", "status=404", "--format", "jsonl", "--home", world.home)
+    arguments = ("lookup", "example.com", "--where", "status=404", "--format", "json", "--home", world.home)
     said = cli(*arguments, "-c", NEW, "--subset", "crawldiagnostics")
     rows = [json.loads(line) for line in said.out.splitlines()]
     truth = [
@@ -134,9 +134,9 @@ def test_an_index_that_is_not_harvested_is_named_with_the_command(cli: Cli, worl
     assert said.status == 1
     assert f"cc-pipeline index harvest --crawl {NEW}" in said.told
     # ZipNum needs no harvest
-    said = cli("lookup", "example.com", "-c", NEW, "--format", "jsonl", *place)
+    said = cli("lookup", "example.com", "-c", NEW, "--format", "json", *place)
     assert len(said.out.splitlines()) == len(world.truth.captures_of(NEW, subset="warc", domain="example.com"))
-    said = cli("lookup", "example.com", "-c", NEW, "--index", "parquet", "--harvest", "--format", "jsonl", *place)
+    said = cli("lookup", "example.com", "-c", NEW, "--index", "parquet", "--harvest", "--format", "json", *place)
     assert said.status == 0, said.err
     assert "index: parquet" in said.err
     assert all(json.loads(line)["located_by"] == "parquet" for line in said.out.splitlines())
@@ -149,7 +149,7 @@ def _planned(said: Said) -> list[dict[str, Any]]:
 @pytest.mark.process
 def test_a_plan_says_which_index_and_what_it_costs(cli: Cli, world: World, tmp_path: Path) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
-    asked = ("plan", "example.com", "-c", NEW, "-c", OLD, "--format", "jsonl", "--home", home)
+    asked = ("plan", "example.com", "-c", NEW, "-c", OLD, "--format", "json", "--home", home)
     said = cli(*asked)
     by_step = {(row["crawl"], row["step"]): row for row in _planned(said)}
     todo = (OLD, "locate, then fetch, then parse")
@@ -187,7 +187,7 @@ def _registered(workspace: Workspace, text: str) -> list[str]:
 
 
 def test_a_plan_can_look_up_to_price_the_fetch(cli: Cli, world: World) -> None:
-    said = cli("plan", "example.com", "-c", OLD, "--locate", "--format", "jsonl", "--home", world.home)
+    said = cli("plan", "example.com", "-c", OLD, "--locate", "--format", "json", "--home", world.home)
     fetch = json.loads(said.out.splitlines()[1])
     truth = world.truth.captures_of(OLD, subset="warc", domain="example.com")
     assert fetch["because"].startswith(f"{len(truth)} captures of {sum(c.warc_record_length for c in truth):,} bytes")
@@ -195,7 +195,7 @@ def test_a_plan_can_look_up_to_price_the_fetch(cli: Cli, world: World) -> None:
 
 def test_check_counts_each_of_a_list_and_all_of_them_once(cli: Cli, world: World) -> None:
     said = cli(
-        "lookup", "--count", "rev:com.example.www, com.example", "-c", NEW, "--format", "jsonl", "--home", world.home
+        "lookup", "--count", "rev:com.example.www, com.example", "-c", NEW, "--format", "json", "--home", world.home
     )
     rows = {row["target"]: row for row in map(json.loads, said.out.splitlines())}
     meant = parse_target("rev:com.example")
@@ -210,7 +210,7 @@ def test_check_counts_each_of_a_list_and_all_of_them_once(cli: Cli, world: World
 
 
 def test_all_crawls_are_asked_newest_first(cli: Cli, world: World) -> None:
-    said = cli("lookup", "example.com", "-c", "all", "--format", "jsonl", "--home", world.home)
+    said = cli("lookup", "example.com", "-c", "all", "--format", "json", "--home", world.home)
     assert said.status == 0, said.err
     rows = [json.loads(line) for line in said.out.splitlines()]
     assert list(dict.fromkeys(row["crawl"] for row in rows)) == [NEW, OLD, ARC]
@@ -263,11 +263,11 @@ def test_a_name_without_added_captures_is_refused(cli: Cli, rich: Path, words: t
         ("lookup captures:typo -c newest --count", "no captures named 'typo'"),
         ("lookup example.com -c CC-MAIN-2099-01", "'CC-MAIN-2099-01' is not a crawl of"),
         ("plan captures:typo -c newest", "no captures named 'typo'"),
-        ("plan example.com -c 1999", "the source lists no crawl of 1999"),
+        ("plan example.com -c 1999", "the source has no crawl 1999"),
         ("run captures:typo -c newest", "no captures named 'typo'"),
         ("run captures:typo -c all", "no captures named 'typo'"),
         ("run example.com -c CC-MAIN-2099-01", "'CC-MAIN-2099-01' is not a crawl of"),
-        ("run example.com -c 1999", "the source lists no crawl of 1999"),
+        ("run example.com -c 1999", "the source has no crawl 1999"),
         ("export captures:typo --out typo.duckdb", "does not exist yet"),
         ("index harvest -c CC-MAIN-2099-01", "'CC-MAIN-2099-01' is not a crawl of"),
         ("index repair -c CC-MAIN-2099-01", "'CC-MAIN-2099-01' is not a crawl of"),

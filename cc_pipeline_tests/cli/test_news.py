@@ -70,9 +70,7 @@ def test_from_the_price_to_pages_and_on_as_the_month_grows(
     assert titles <= set(shown(home, "SELECT content.title FROM page_metadata"))
     assert shown(home, "SELECT count(*) FROM lake.page_metadata") == [(len(wanted),)]
     # the other commands ask it as they ask any crawl
-    looked = cli(
-        "lookup", DOMAIN, "-c", MONTH, "--format", "jsonl", "--columns", "url,warc_filename,warc_record_offset"
-    )
+    looked = cli("lookup", DOMAIN, "-c", MONTH, "--format", "json", "--columns", "url,warc_filename,warc_record_offset")
     places = {(row["warc_filename"], row["warc_record_offset"]) for row in map(json.loads, looked.out.splitlines())}
     assert places == {(one.warc_filename, one.warc_record_offset) for one in wanted}
     assert "so a run would do nothing for them" in cli("plan", DOMAIN, "-c", MONTH).told
@@ -82,7 +80,7 @@ def test_from_the_price_to_pages_and_on_as_the_month_grows(
     assert json.loads(got.out or "{}").get("title") == page.title, got.err
     # no list names it: what means every crawl does not mean this one
     assert MONTH not in cli("crawls").out
-    every = cli("lookup", DOMAIN, "-c", "all", "--format", "jsonl")
+    every = cli("lookup", DOMAIN, "-c", "all", "--format", "json")
     assert MONTH not in every.out
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import json
+import shutil
 import time
 from pathlib import Path
 
@@ -11,8 +14,11 @@ from cc_pipeline import progress
 from cc_pipeline.checks import doctor
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.cli import app, output
+from cc_pipeline.defs.home_namespace import OWN_HOME
+from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline_tests.cli.conftest import Cli
+from cc_pipeline.settings import load_settings
+from cc_pipeline_tests.cli.conftest import Cli, World
 from cc_pipeline_tests.defs.graph import cc_pipeline
 
 #: Each vanished or became something else where it was taken for markup; ``[/]`` ended the command with a traceback.
@@ -44,15 +50,19 @@ def test_findings_in_a_pipe_keep_their_columns(cli: Cli, tmp_path: Path, monkeyp
         Finding("note", "a long topic", "moves its text"),
     ]
     monkeypatch.setattr(doctor, "examine", lambda settings: findings)
-    said = cli("doctor", "--home", tmp_path, "--source", tmp_path / "source")
+    words = ("doctor", "--home", tmp_path, "--source", tmp_path / "source")
+    said = cli(*words, "--details")
     assert said.status == 1
-    assert said.out.expandtabs().splitlines()[:5] == [
+    assert said.out.expandtabs().splitlines()[1:6] == [
         "ok   size       one line        and no more " + "x" * 300,
         "bad  engine     a line",
         "another line",
         "                what to do: Mend it.",
         "note a long topic moves its text",
     ]
+    assert cli(*words).out.startswith("1 problem, 1 note: 3 of 5 findings are ok; --details shows them\nbad  engine  ")
+    rows = [json.loads(line) for line in cli(*words, "--format", "json").out.splitlines()]
+    assert [(row["level"], row["topic"]) for row in rows][:3] == [(one.level, one.topic) for one in findings]
 
 
 @pytest.mark.parametrize("error", [UserInputError(THEIRS), EnvironmentFault(THEIRS, f"do: {THEIRS}")])
@@ -73,11 +83,22 @@ def test_lines_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.rstrip() for line in said.out.splitlines() if THEIRS in line] == [THEIRS] * 4
 
 
-def test_a_table_in_a_pipe_keeps_its_empty_texts(capsys: pytest.CaptureFixture[str]) -> None:
-    output.show_table("", ["name", "last", "next"], [("history", "", "12:00")])
-    header, _rule, row = capsys.readouterr().out.splitlines()
-    assert [text.strip() for text in header.split("┃")] == ["name", "last", "next"]
-    assert [text.strip() for text in row.split("│")] == ["history", "", "12:00"]
+def test_a_table_in_a_pipe_is_plain_text_with_all_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    output.write_rows("title", ["name", "last", "next"], [("history", "", "12:00")])
+    assert capsys.readouterr().out == "name     last  next\nhistory        12:00\n"
+
+
+@pytest.mark.parametrize("command", ["crawls", "settings", "targets list", "catalog coverage", "automation status"])
+def test_commands_write_nothing_but_rows_for_programs(cli: Cli, world: World, tmp_path: Path, command: str) -> None:
+    home = shutil.copytree(world.untouched, tmp_path / "home")
+    assert cli("targets", "add", "host:www.example.net", "--home", home).status == 0
+    with open_instance(load_settings({}, home=str(home))) as instance:
+        assert "host_www.example.net" in OWN_HOME.target_keys(instance), "the UI has the key, whatever sensors are on"
+    said = cli(*command.split(), "--format", "json", "--home", home)
+    rows = [json.loads(line) for line in said.out.splitlines()]
+    assert (said.status, rows != []) == (0, True), said.err
+    lines = list(csv.reader(cli(*command.split(), "--format", "csv", "--home", home).out.splitlines()))
+    assert lines[0] == [*rows[0]] and len(lines) == len(rows) + 1
 
 
 def test_who_waits_unattended_is_told_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ def environment_of(home: Path) -> dict[str, str]:
 def test_a_proxy_between_is_used_for_all(bucket: Bucket, tmp_path: Path) -> None:
     environment = environment_of(tmp_path / "home") | {"HTTPS_PROXY": PROXY}
     with common_crawl_lab(bucket[0], tmp_path / "lab", CLOUDFRONT) as lab:
-        looked_up = lab.run([COMMAND, "lookup", "example.com", "-c", "newest", "--format", "jsonl"], environment)
+        looked_up = lab.run([COMMAND, "lookup", "example.com", "-c", "newest", "--format", "json"], environment)
         tunnels = {hit.key for hit in lab.hits(PROXY) if hit.method == "CONNECT"}
         other = environment_of(tmp_path / "other") | {"HTTPS_PROXY": "socks5://127.0.0.1:1"}
         wrong = lab.run([COMMAND, "crawls"], other)

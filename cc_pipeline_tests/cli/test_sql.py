@@ -98,7 +98,7 @@ def test_a_file_is_written_whole_in_the_format_of_its_name(cli: Cli, world: Worl
     [
         (("SELECT 1; SELECT 2", "--out", "two.csv"), "2"),
         (("/**/", "--format", "parquet"), "0"),
-        (("SELECT 1", "--csv", "--json"), "jsonl"),
+        (("SELECT 1", "--csv", "--json"), "csv, json"),
         (("SELECT 1", "--format", "xml"), "xml"),
         (("SELECT 1", "--format", "table", "--out", "a.txt"), "csv"),
         (("SELECT 1", "--out", "a.csv.gz"), "--format"),

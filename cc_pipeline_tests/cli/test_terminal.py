@@ -64,7 +64,7 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch, write: Callable[[], object]) 
         lambda: StderrReporter().note(HOSTILE),
         lambda: output.write_rows("title", ["a", "b"], [(HOSTILE, HOSTILE)]),
         lambda: output.write_rows("title", ["a"], [(HOSTILE,)], "csv"),
-        lambda: output.write_rows("title", ["a"], [(HOSTILE,)], "jsonl"),
+        lambda: output.write_rows("title", ["a"], [(HOSTILE,)], "json"),
         lambda: output.show_truncated([f"c{number}" for number in range(40)], [(HOSTILE,) * 40]),
     ],
 )

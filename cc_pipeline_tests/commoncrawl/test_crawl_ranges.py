@@ -72,6 +72,13 @@ def test_what_names_one_crawl_is_none(listed: tuple[Crawl, ...], text: str) -> N
     assert not is_selection(text, listed)
 
 
+@pytest.mark.parametrize(("text", "crawl"), [("newest", IDS[0]), ("2012", "CC-MAIN-2012"), ("2018-51", IDS[3])])
+def test_a_word_or_an_id_selects_one_crawl(listed: tuple[Crawl, ...], text: str, crawl: str) -> None:
+    assert [crawl.id for crawl in select(text, listed)] == [crawl]
+    with pytest.raises(UserInputError, match=r"this home has no crawl CC-MAIN-2019-05; it has .* and \d+ older"):
+        select("CC-MAIN-2019-05", listed * 2, "this home")
+
+
 @pytest.mark.parametrize("text", ["2024..2018", "2018-06..2024", "2015", "2030..", "a..b"])
 def test_what_means_nothing_is_refused(listed: tuple[Crawl, ...], text: str) -> None:
     with pytest.raises(UserInputError):

@@ -3,6 +3,7 @@
 REASONS = frozenset(
     # the source never gave the range
     "not_found range_not_satisfiable forbidden throttled server_error client_error redirected unauthorized unreachable "
+    "proxy no_such_host login_page "
     "timeout connection_reset short_body long_body whole_object error_document wrong_range changed_object empty_body "
     # the source had refused so often that it was not asked
     "refused "

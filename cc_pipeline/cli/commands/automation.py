@@ -12,7 +12,7 @@ from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.commands.settings import init
 from cc_pipeline.cli.commands.targets import clean_home
-from cc_pipeline.cli.output import console, progress_bars, show_table
+from cc_pipeline.cli.output import console, progress_bars, write_rows
 from cc_pipeline.home import read_note
 from cc_pipeline.settings import Settings, load_settings
 
@@ -59,7 +59,7 @@ def status(home: options.Home = None) -> None:
         (automation.name, "on" if automation.is_enabled else "off", _format_time(automation.last), automation.message)
         for automation in automations
     ]
-    show_table("automation", ["name", "", "last", "said"], rows)
+    write_rows("automation", ["name", "", "last", "said"], rows)
     if not any(automation.is_enabled for automation in automations):
         console.print("all sensors and schedules are off; to turn them on: cc-pipeline automation on")
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from cc_pipeline.api.user_input import check_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.output import write_rows
@@ -26,7 +25,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="The row-group catalog of harvested crawls.",
 )
-_Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
 
 
 def _open_catalog(settings: Settings) -> Catalog:
@@ -43,19 +41,21 @@ def _open_catalog(settings: Settings) -> Catalog:
     return catalog
 
 
-def show_coverage(settings: Settings, crawls: Sequence[str] | None, output: str = "table") -> None:
-    """Writes the catalog's coverage of ``crawls`` (``None``: all). Raises ``EnvironmentFault`` without a catalog."""
+def show_coverage(settings: Settings, crawls: Sequence[str]) -> None:
+    """Writes the catalog's coverage of ``crawls``, as a person names them. Raises ``EnvironmentFault`` without a
+    catalog, ``UserInputError`` for a crawl that it does not have."""
+    from cc_pipeline.api.user_input import resolve_home_crawls
+
     with _open_catalog(settings) as catalog:
-        shown_crawls = catalog.crawls() if crawls is None else dict.fromkeys(crawls)
+        shown_crawls = resolve_home_crawls(crawls, catalog.crawls())
         rows = [row for crawl in shown_crawls for row in catalog.coverage(crawl).to_pylist()]
     ordered = sorted(rows, key=lambda row: (row["crawl"], row["subset"]))
-    write_rows("the catalog", _COVERAGE, [[row[name] for name in _COVERAGE] for row in ordered], output)
+    write_rows("the catalog", _COVERAGE, [[row[name] for name in _COVERAGE] for row in ordered])
 
 
 @app.command()
 def coverage(
-    crawl: options.HomeCrawls = None,
-    output: _Format = "table",
+    crawl: options.MaybeCrawls = None,
     home: options.Home = None,
 ) -> None:
     """Show, by crawl and subset, how many index files are expected, harvested, failed and missing.
@@ -66,10 +66,10 @@ def coverage(
 
       cc-pipeline catalog coverage
 
-      cc-pipeline catalog coverage -c CC-MAIN-2018-05 --format jsonl
+      cc-pipeline catalog coverage -c CC-MAIN-2018-05 --format json
     """
 
-    show_coverage(load_settings(home=home), crawl, check_format(output))
+    show_coverage(load_settings(home=home), crawl or ["all"])
 
 
 def query_catalog(settings: Settings, sql: str, output: str, out: Path | None) -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -20,7 +20,7 @@ from cc_pipeline import children
 from cc_pipeline.api.run_steps import run_step
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
-from cc_pipeline.cli.output import coloured, console, console_err, progress_bars, show_indented
+from cc_pipeline.cli.output import coloured, console, console_err, progress_bars, row_format, show_indented, write_rows
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.interruption import SIGNAL_STATUS_BASE
 from cc_pipeline.progress import format_count
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _END_SIGNALS: Final = ((signal.SIGINT, 12.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
 _POLL_SECONDS: Final = 0.05
 _PR_SET_CHILD_SUBREAPER: Final = 36
+#: Topics of findings on what the command itself did.
+_RESULTS: Final = ("verified", "repaired")
 #: Characters of a finding's topic on a terminal, where all texts begin in one column.
 _TOPIC_WIDTH: Final = 14
 #: Minimum characters of a finding's topic in a file or pipe; a longer topic moves its text.
@@ -73,8 +75,11 @@ def doctor(
     checks: Annotated[
         bool, typer.Option("--checks", help="Only run all checks of tables and files, over the whole lake.")
     ] = False,
+    details: Annotated[bool, typer.Option("--details", help="Also show what is ok.")] = False,
 ) -> None:
     """Check settings, source, engine, disk, request budget, tables and stored files; say what to do about each problem.
+
+    Prints a verdict in one line, then what is not ok.
 
     All processes of this home share the request budget. If a host refuses, all of them wait, and one request is sent
     at the end of each pause.
@@ -127,12 +132,12 @@ def doctor(
             )
         with open_workspace(settings) as workspace, progress_bars():
             findings = list(evaluate_checks(workspace))
-        _print_findings(findings)
+        _print_findings(findings, details=details)
         return
     if live:
         from cc_pipeline.checks.source_probe import probe_source
 
-        _print_findings(probe_source(settings))
+        _print_findings(probe_source(settings), details=True)
         return
     engine = find_engine(settings.engine)
     if repair:
@@ -140,21 +145,38 @@ def doctor(
         engine.check_ready(settings)
     record_findings = verify_and_repair(settings, verify=verify, everything=everything, repair=repair)
     findings = [*examine(settings), *find_purged_rows(settings), *record_findings]
-    _print_findings([*findings, *engine.examine(settings), *budget_findings(settings)])
+    _print_findings([*findings, *engine.examine(settings), *budget_findings(settings)], details=details)
 
 
-def _print_findings(findings: Iterable[Finding]) -> None:
-    """Prints findings as they come. Ends the command with status 1 if one is bad."""
+def _print_findings(findings: Iterable[Finding], *, details: bool) -> None:
+    """Prints a verdict, then the findings that are not ok, with ``details`` all; for programs a row for each. Ends the
+    command with status 1 if one is bad."""
     marks = {"ok": ("ok  ", "green"), "note": ("note", "yellow"), "bad": ("bad ", "red")}
     topic_width = _TOPIC_WIDTH if console.is_terminal else _PIPED_TOPIC_WIDTH
-    is_bad = False
-    for finding in findings:
+    all_findings = list(findings)
+    is_bad = any(finding.level == "bad" for finding in all_findings)
+    if row_format() != "table":
+        rows = [(finding.level, finding.topic, finding.text, finding.advice) for finding in all_findings]
+        write_rows("", ("level", "topic", "text", "advice"), rows)
+        all_findings = []
+    else:
+        console.print(_describe_verdict(all_findings, details=details), soft_wrap=True, style="bold")
+    for finding in all_findings:
+        if finding.level == "ok" and finding.topic not in _RESULTS and not details:
+            continue
         show_indented(coloured(marks[finding.level], " ", (f"{finding.topic:<{topic_width}} ", "bold")), finding.text)
         if finding.advice:
             show_indented(coloured(f"     {'':<{topic_width}} "), f"what to do: {finding.advice}")
-        is_bad = is_bad or finding.level == "bad"
     if is_bad:
         raise typer.Exit(1)
+
+
+def _describe_verdict(findings: Sequence[Finding], *, details: bool) -> str:
+    counts = Counter(finding.level for finding in findings)
+    problems, notes = format_count(counts["bad"], "problem"), format_count(counts["note"], "note")
+    verdict = f"{problems}, {notes}" if counts["bad"] else f"no problem, {notes}" if counts["note"] else "all is well"
+    rest = "" if details or not counts["ok"] else "; --details shows them"
+    return f"{verdict}: {counts['ok']} of {format_count(len(findings), 'finding', 'are')} ok{rest}"
 
 
 def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 3000) -> None:

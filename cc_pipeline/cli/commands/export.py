@@ -22,7 +22,7 @@ def export(
     targets: Annotated[
         list[str] | None, typer.Argument(metavar="TARGET…", help="Only rows of these targets (default: all).")
     ] = None,
-    crawl: options.HomeCrawls = None,
+    crawl: options.MaybeCrawls = None,
     output: Annotated[
         str | None,
         typer.Option(

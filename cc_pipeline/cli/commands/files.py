@@ -10,7 +10,7 @@ from cc_pipeline.api.run_steps import build_indexes, find_agreed_builds, harvest
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.commands.catalog import show_coverage
-from cc_pipeline.cli.output import console, notice, progress_bars, show_table, warn
+from cc_pipeline.cli.output import console, notice, progress_bars, warn, write_rows
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings, load_settings
@@ -160,7 +160,7 @@ def add_source(
         source_files = [identify(workspace.transport, location, crawl) for location in files]
         new = register(workspace, source_files)
         slugs = list(dict.fromkeys(file.slug for file in source_files))
-        show_table(
+        write_rows(
             "files read whole",
             ["file", "crawl", "partition key", ""],
             [
@@ -177,7 +177,7 @@ def add_source(
                 run_step("cc.duckdb", runner.publish, is_notice=False)
         counts = {file: _count_rows(settings, file.slug) for file in source_files}
         rows = [(_file_name(file.location), *row_counts) for file, row_counts in counts.items()]
-        show_table("rows", ["file", "metadata", "texts", "links", "feed items", "not readable"], rows)
+        write_rows("rows", ["file", "metadata", "texts", "links", "feed items", "not readable"], rows)
         _report_unread(workspace, {file: sum(row_counts[:-1]) for file, row_counts in counts.items()})
     if any(row[-1] for row in rows):
         console.print('to list the byte ranges that could not be read: cc-pipeline sql "SELECT * FROM source_faults"')
@@ -194,7 +194,7 @@ def _add_archives(
     claim_existing_home(settings)
     with open_workspace(settings) as workspace:
         added = register_archives(workspace, files, crawl)
-        show_table("archive files", ["file", "collection"], [(_file_name(file.location), crawl) for file in added])
+        write_rows("archive files", ["file", "collection"], [(_file_name(file.location), crawl) for file in added])
         if register_only:
             return
         to_build = find_agreed_builds(workspace, [crawl], yes)
@@ -242,7 +242,7 @@ def _report_unread(
     if unread:
         # source_faults has the reasons of the others
         shown = [(name, count, ranges, "" if count else reason) for name, count, ranges, reason in unread]
-        show_table("not readable", ["file", "rows", "ranges", ""], shown)
+        write_rows("not readable", ["file", "rows", "ranges", ""], shown)
 
 
 def _file_name(location: str) -> str:

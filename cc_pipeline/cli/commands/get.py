@@ -163,8 +163,10 @@ def _suggest_host(settings: Settings, target: Target) -> str:
     """Returns a suggestion for an unknown host that resembles a known one; else an empty text."""
     from urllib.parse import urlsplit
 
+    from cc_pipeline.commoncrawl.domains import find_closest_name
+
     host, known_hosts = (urlsplit(target.value).hostname or "").removeprefix("www."), user_input.known_names(settings)
-    guess = None if host in known_hosts else user_input.find_closest_name(host, known_hosts)
+    guess = None if host in known_hosts else find_closest_name(host, known_hosts)
     return f"Did you mean {guess}? " if guess else ""
 
 

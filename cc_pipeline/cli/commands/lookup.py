@@ -22,7 +22,7 @@ from cc_pipeline.api.user_input import check_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.lookups import open_question
-from cc_pipeline.cli.output import notice, warn, write_rows
+from cc_pipeline.cli.output import choose_format, notice, warn, write_rows
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.progress import format_count
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-Format = Annotated[str, typer.Option("--format", help="table, csv or jsonl.")]
 Harvest = Annotated[bool, typer.Option("--harvest", help="First harvest the index of crawls that need it.")]
 
 
@@ -47,7 +46,7 @@ def lookup(
         ),
     ] = None,
     output: Annotated[
-        str | None, typer.Option("--format", help="table, jsonl, csv or parquet (default: by the name of --out).")
+        str | None, typer.Option("--format", help="table, json, csv or parquet (default: by the name of --out).")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file, not to standard output.")] = None,
     columns: Annotated[
@@ -71,7 +70,7 @@ def lookup(
 
       cc-pipeline lookup example.com --crawl CC-MAIN-2024-22
 
-      cc-pipeline lookup example.com -c CC-MAIN-2012 --index btree --format jsonl
+      cc-pipeline lookup example.com -c CC-MAIN-2012 --index btree --format json
 
       cc-pipeline lookup suffix:gov.uk -c newest \
         --where "status=200 and mime=text/html" --out gov.parquet
@@ -92,7 +91,7 @@ def lookup(
     records. [bold]to read[/] is how many bytes a fetch would read: neighbouring records are read together.
     """
     from cc_pipeline.api.scanning import condition_of_all
-    from cc_pipeline.cli.capture_output import capture_writer, choose_columns, choose_format
+    from cc_pipeline.cli.capture_output import capture_writer, choose_columns
     from cc_pipeline.commoncrawl.conditions import parse_condition
 
     condition = parse_condition(where).text if where else ""
@@ -113,7 +112,7 @@ def lookup(
         with question_context as question:
             _print_counts(question, harvest, check_format(output or "table"))
         return
-    output_format = choose_format(output, out)
+    output_format = choose_format((output,), out)
     names = choose_columns(columns, output_format)
     if scan_condition := condition_of_all(targets):
         _scan_crawls(
@@ -157,8 +156,9 @@ def lookup(
                 notice(f"stopped after {format_count(limit, 'capture')} (--limit); there may be more")
                 return
         if out is not None:
-            # an incomplete file must not appear
+            # an incomplete file must not appear, and an empty one must replace none
             refuse_failed(question, failed)
+            _refuse_unfound(question, searched_crawls, found_slugs)
         if not any(target.where for target in question.targets):
             _suggest_targets(question, found_slugs)
     refuse_failed(question, failed)

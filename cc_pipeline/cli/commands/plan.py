@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from cc_pipeline.api.lookups import PLACE, LookupRequest, find_index_sources, look_up_captures
-from cc_pipeline.api.user_input import check_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
-from cc_pipeline.cli.commands.lookup import Format, Harvest
+from cc_pipeline.cli.commands.lookup import Harvest
 from cc_pipeline.cli.lookups import open_question
-from cc_pipeline.cli.output import console, notice, show_table, write_rows
+from cc_pipeline.cli.output import console, notice, row_format, write_rows
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN
 from cc_pipeline.progress import format_count, human_bytes
 from cc_pipeline.settings import Settings
@@ -43,7 +42,6 @@ def plan(
     ] = False,
     harvest: Harvest = False,
     allow_gaps: options.AllowGaps = False,
-    output: Format = "table",
     source: options.Source = None,
     home: options.Home = None,
 ) -> None:
@@ -59,15 +57,14 @@ def plan(
 
       cc-pipeline plan suffix:gov.uk -c newest --index parquet --locate
     """
-    check_format(output)
     with open_question(
         targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps
     ) as question:
         rows, notes = _plan_rows(question, locate=locate, harvest=harvest)
-    if output == "table" and console.is_terminal:
+    if row_format() == "table" and console.is_terminal:
         _show_rows(rows)
     else:
-        write_rows("", _COLUMNS, rows, output)
+        write_rows("", _COLUMNS, rows)
     for note in notes:
         notice(note)
 
@@ -76,7 +73,7 @@ def _show_rows(rows: Sequence[Sequence[object]]) -> None:
     """Prints a table for each crawl, with the costs as one text: ten columns fit no terminal."""
     for crawl, crawl_rows in groupby(rows, key=lambda row: str(row[0])):
         cells = [(step, target, _describe_cost(costs), reason) for _, step, target, *costs, reason in crawl_rows]
-        show_table(crawl, ["step", "target", "cost", "because"], cells)
+        write_rows(crawl, ["step", "target", "cost", "because"], cells)
 
 
 def _describe_cost(costs: Sequence[Any]) -> str | None:

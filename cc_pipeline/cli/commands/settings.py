@@ -11,7 +11,7 @@ import typer
 from cc_pipeline.api.choices import change_choices, change_home_source, read_choices
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import HOME, Command
-from cc_pipeline.cli.output import console, write_rows
+from cc_pipeline.cli.output import console, row_format, write_rows
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.home import read_note
 from cc_pipeline.settings import CHOICES, PREFIX, choices_of, environment_value, load_settings
@@ -29,7 +29,7 @@ def settings(
     """Show the settings and where each comes from, or change one that belongs to the home.
 
     The source, and settings that rows depend on, belong to a home once they were used. A variable alone does not change
-    them. A new source must have the same data at another address.
+    them. A new source must have the same data at another address. A setting without a value is not shown.
 
     [bold]Examples[/]
 
@@ -60,6 +60,9 @@ def settings(
         for declaration, value in (*values_by_declaration(home_settings), *process_values())
         if not declaration.facts.is_secret
     ]
+    if row_format() == "table":
+        # a setting without a value has nothing to show
+        rows = [row for row in rows if row[1]]
     write_rows(f"settings of {home_settings.home}", ["setting", "value", "from"], rows)
 
 
@@ -72,7 +75,7 @@ def _find_origin(name: str, home_choices: Container[str], *, is_home: bool, has_
         return "the home"
     if environment_value(name):
         return variable
-    return "the home" if is_home and name == "source" else f"default ({variable})"
+    return "the home" if is_home and name == "source" else "default"
 
 
 def _parse_choice(text: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from cc_pipeline.api import user_input
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, HOME, Command
 from cc_pipeline.cli.commands.catalog import query_catalog
-from cc_pipeline.cli.output import console, show_table, warn
+from cc_pipeline.cli.output import choose_format, console, warn, write_rows
 from cc_pipeline.settings import load_settings
 
 
@@ -35,7 +35,7 @@ def crawls(
         (crawl.id, crawl.era, _format_time(crawl.started), _format_time(crawl.ended), crawl.name)
         for crawl in all_crawls[: limit or None]
     ]
-    show_table(f"crawls of {settings.source}", ["crawl", "era", "from", "to", "name"], rows)
+    write_rows(f"crawls of {settings.source}", ["crawl", "era", "from", "to", "name"], rows)
     if limit and len(all_crawls) > limit:
         console.print(f"{len(all_crawls) - limit:,} more: cc-pipeline crawls --limit 0")
 
@@ -54,10 +54,10 @@ def sql(
     ] = user_input.STANDARD_INPUT,
     home: options.Home = None,
     output: Annotated[
-        str | None, typer.Option("--format", help="table, csv, jsonl or parquet (default: by --out, or table).")
+        str | None, typer.Option("--format", help="table, csv, json or parquet (default: by --out, or table).")
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Short for --format csv.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Short for --format jsonl: one object per line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Short for --format json: one object per line.")] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the result to this file.")] = None,
     catalog: Annotated[
         bool,
@@ -81,11 +81,11 @@ def sql(
 
       cc-pipeline sql --catalog "SELECT crawl, path, rows FROM row_groups"
     """
-    from cc_pipeline.cli.sql_results import choose_format, run_statements
+    from cc_pipeline.cli.sql_results import run_statements
     from cc_pipeline.lake.published_file import open_for_queries
 
     settings = load_settings(home=home)
-    output_format = choose_format(output, out, csv=as_csv, json=as_json)
+    output_format = choose_format((output, "csv" if as_csv else None, "json" if as_json else None), out)
     text = user_input.read_text_argument(query)
     if catalog:
         query_catalog(settings, text, output_format, out)

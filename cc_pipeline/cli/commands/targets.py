@@ -14,7 +14,8 @@ from cc_pipeline.api import user_input
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
-from cc_pipeline.cli.output import console, progress_bars, show_table
+from cc_pipeline.cli.output import console, progress_bars, write_rows
+from cc_pipeline.cli.run_report import shorten_definition
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
@@ -38,8 +39,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="The watch list (domains.txt in the home), blocked sites, and removing targets.",
 )
-#: Maximum characters of a definition in the list; that of a set may have thousands.
-_MAX_DEFINITION_CHARS = 120
 #: Maximum number of added targets that are printed one by one.
 _MAX_NAMED_TARGETS = 100
 _Texts = Annotated[
@@ -107,7 +106,7 @@ def clean_home(settings: Settings, *, yes: bool) -> None:
         if not key_rows:
             _print("no unknown partition keys")
             return
-        show_table(f"{len(key_rows):,} unknown partition keys", ["of", "key", "why"], key_rows[:_MAX_SHOWN_KEYS])
+        write_rows(f"{len(key_rows):,} unknown partition keys", ["of", "key", "why"], key_rows[:_MAX_SHOWN_KEYS])
         if len(key_rows) > _MAX_SHOWN_KEYS:
             _print(f"and {len(key_rows) - _MAX_SHOWN_KEYS:,} more")
         _confirm(f"Delete {len(key_rows):,} partition keys? No data belongs to them.", yes=yes)
@@ -192,10 +191,10 @@ def _show_dry_run(plans: Sequence[PurgePlan]) -> None:
 
 
 def _show_plan(plan: PurgePlan) -> None:
-    rows = [(table, count) for table, count in plan.rows.items() if count]
+    rows = [(plan.slug, table, count) for table, count in plan.rows.items() if count]
     if rows:
         crawl_count = len({slice_.crawl for slice_ in plan.slices})
-        show_table(f"rows of {plan.slug} in {format_count(crawl_count, 'crawl')}", ["table", "rows"], rows)
+        write_rows(f"rows of {plan.slug} in {format_count(crawl_count, 'crawl')}", ["target", "table", "rows"], rows)
     else:
         _print(f"{plan.slug} has no rows in this lake")
     for text in plan.sentences:
@@ -229,7 +228,7 @@ def _confirm(question: str, *, yes: bool) -> None:
 
 @app.command()
 def add(targets: _Texts, home: options.Home = None) -> None:
-    """Add targets to the watch list.
+    """Add targets to the watch list, and their partition keys to Dagster.
 
     [bold]Examples[/]
 
@@ -245,7 +244,7 @@ def add(targets: _Texts, home: options.Home = None) -> None:
     parsed = user_input.read_targets(targets, settings, settings.watch_list_path.parent)
     user_input.refuse_unnamed_captures(settings, parsed)
     claim_home(settings)
-    _refuse_too_many(settings, [*watch_list.read(settings.watch_list_path), *parsed])
+    _register(settings, [*watch_list.read(settings.watch_list_path), *parsed])
     added = watch_list.add(settings.watch_list_path, parsed)
     if len(parsed) > _MAX_NAMED_TARGETS:
         _print(
@@ -387,33 +386,28 @@ def list_(home: options.Home = None) -> None:
     if not watched_targets:
         console.print("the watch list is empty; add to it with: cc-pipeline targets add example.com")
         return
-    show_table(
+    write_rows(
         str(settings.watch_list_path),
         ["target", "kind", "members", "partition key"],
         [
-            (_short_definition(target), target.kind, len(target.members) or None, target.slug)
+            (shorten_definition(target), target.kind, len(target.members) or None, target.slug)
             for target in watched_targets
         ],
     )
 
 
-def _refuse_too_many(settings: Settings, targets: Sequence[Target]) -> None:
-    if not (settings.dagster_home / "dagster.yaml").exists():
-        return  # no crawl is registered yet
-    from cc_pipeline.defs.dynamic_keys import refuse_too_many
-    from cc_pipeline.defs.instance import open_instance
+def _register(settings: Settings, targets: Sequence[Target]) -> None:
+    """Makes ``targets`` partitions, so that the UI has them although no sensor is on. Raises ``UserInputError`` if
+    there would be too many."""
+    from cc_pipeline.defs.stage_runner import StageRunner
+    from cc_pipeline.workspace.workspace import open_workspace
 
-    with open_instance(settings) as instance:
-        refuse_too_many(instance, targets=[target.slug for target in targets])
+    with open_workspace(settings) as workspace, StageRunner(workspace) as runner:
+        runner.add_targets(targets)
 
 
 def _print(text: str) -> None:
     console.print(text, soft_wrap=True)
-
-
-def _short_definition(target: Target) -> str:
-    text = target.definition
-    return text if len(text) <= _MAX_DEFINITION_CHARS else text[: _MAX_DEFINITION_CHARS - 1] + "…"
 
 
 COMMANDS = {"targets": Command(app, EVERYDAY, 80)}

@@ -12,7 +12,6 @@ import typer
 from cc_pipeline.api import user_input
 from cc_pipeline.api.choices import confirm_choices
 from cc_pipeline.api.target_runs import Part
-from cc_pipeline.api.user_input import check_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.output import show_export, write_rows
@@ -34,7 +33,6 @@ _SUMMARY_SQL = """
 def policies(
     targets: options.Targets,
     crawl: options.MaybeCrawls = None,
-    output: Annotated[str, typer.Option("--format", help="table, csv or jsonl.")] = "table",
     source: options.Source = None,
     home: options.Home = None,
     via: options.Via = None,
@@ -62,7 +60,6 @@ def policies(
     from cc_pipeline.extensions.policies.robots_fetch import read_policies
     from cc_pipeline.lake.published_file import open_home_publication
 
-    check_format(output)
     settings = load_settings(
         source=source,
         home=home,
@@ -84,7 +81,7 @@ def policies(
         with open_home_publication(settings) as connection:
             rows = connection.execute(_SUMMARY_SQL, [[target.slug for target in policy_targets(requested_targets)]])
             columns = [column[0] for column in rows.description or []]
-            write_rows("robots.txt captures", columns, rows.fetchall(), output)
+            write_rows("robots.txt captures", columns, rows.fetchall())
     except EnvironmentFault:
         # Nothing is published if nothing was ever found.
         if not faults:
@@ -113,7 +110,7 @@ def dataset(
     targets: Annotated[
         list[str] | None, typer.Argument(metavar="TARGET…", help="Only pages of these targets (default: all).")
     ] = None,
-    crawl: options.HomeCrawls = None,
+    crawl: options.MaybeCrawls = None,
     language: Annotated[
         list[str] | None, typer.Option("--language", "-l", help="en, de, eng …; may be repeated (default: all).")
     ] = None,

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from cc_pipeline.api.export import Export, make_count_rows
 from cc_pipeline.api.reporter import get_reporter
-from cc_pipeline.api.user_input import check_format, chosen_targets, crawl_ids, refuse_unknown
+from cc_pipeline.api.user_input import check_format, resolve_home
 from cc_pipeline.documents.html.text import ISO_639_3
 from cc_pipeline.errors import UserInputError, disk_trouble
 from cc_pipeline.export import table_files
@@ -66,11 +66,10 @@ def make_dataset(
         _as_of(as_of),
         known_only,
     )
-    selected_targets = chosen_targets(targets)
     with open_home_publication(settings) as connection, open_scratch_folder(out) as scratch:
         table_files.bound_memory(connection, scratch)
-        refuse_unknown(connection, settings, selected_targets, targets)
-        slugs, ids = [target.slug for target in selected_targets], crawl_ids(crawls)
+        selected_targets, ids = resolve_home(connection, settings, targets, crawls)
+        slugs = [target.slug for target in selected_targets]
         [pages] = table_files.select_tables(connection, ["page_text"], slugs, ids)
         query_notes = [f"crawls: {', '.join(crawls)}"] if crawls else []
         with translate_errors(settings.published_path):

@@ -27,7 +27,7 @@ def test_robots_txt_is_asked_for_on_request_only_where_a_crawl_keeps_it(
     assert unread.status == 0 and "cc-pipeline policies" in unread.told
     with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as connection:
         assert connection.execute("SELECT count(*) FROM captures WHERE subset = 'robotstxt'").fetchall() == [(0,)]
-    read = cli("policies", PREFIX, "-c", NEW, "-c", ARC, "--home", home, "--format", "jsonl")
+    read = cli("policies", PREFIX, "-c", NEW, "-c", ARC, "--home", home, "--format", "json")
     assert read.status == 0, read.err
     assert f"{ARC} has no subset of robots.txt captures" in read.told
     [row] = [json.loads(line) for line in read.out.splitlines() if line.startswith("{")]
