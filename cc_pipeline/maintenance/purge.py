@@ -187,10 +187,9 @@ def _erase_stored_records(
         erased = pa.concat_arrays([liveness.dead, pa.array(sorted({*generations} - liveness.alive), pa.int64())])
         for number, batch in enumerate(_batch_files(free, sizes)):
             progress.report("stored files", number * _FILES_AT_ONCE, len(free), crawl)
-            erase_records(lake, storage, crawl, {file: sizes[file] for file in batch}, erased, scratch)
+            erase_records(lake, storage, crawl, {file: sizes[file] for file in batch}, erased, scratch, file_lease)
             for file in marked.intersection(batch):
                 unmark(storage, file)
-            file_lease.confirm()
         for file in marked - sizes.keys():
             unmark(storage, file)
     return len(free) == len(sizes) and not any(holding.concerns(slugs) for holding in others)
