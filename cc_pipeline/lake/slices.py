@@ -197,7 +197,8 @@ def read_slice_rows(
 def list_slices(lake: Lake, stage: Stage, where: Mapping[str, str | Sequence[str]] | None = None) -> list[Slice]:
     """The slices of ``stage`` that were made (of a crawl or of targets, if ``where`` says so), in order."""
     rows = current_rows(lake, where, ["tables"])
-    rows = rows.filter(pc.and_(pc.equal(rows["stage"], stage.label), pc.greater(_count_tables(rows), 0)))
+    rows = rows.filter(pc.equal(rows["stage"], stage.label))
+    rows = rows.filter(pc.is_valid(_generations_of(rows, stage.main_table)))
     return sorted(Slice(*pair) for pair in zip(rows["crawl"].to_pylist(), rows["target"].to_pylist(), strict=True))
 
 
@@ -221,13 +222,6 @@ def read_notes(
 ) -> Iterator[SliceRow]:
     """Of these rows, those that have a note."""
     return (row for row in stream_slice_rows(lake, stages, where) if row.note)
-
-
-def _count_tables(rows: pa.Table) -> pa.ChunkedArray:
-    offsets = [
-        chunk.cast(pa.list_(pa.struct([("key", pa.string()), ("value", _STATE)]))) for chunk in rows["tables"].chunks
-    ]
-    return pa.chunked_array([pc.fill_null(pc.list_value_length(chunk), 0) for chunk in offsets], pa.int32())
 
 
 def current_rows(
