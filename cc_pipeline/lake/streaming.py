@@ -155,18 +155,20 @@ def stream_slices(
 
 
 def stream_crawl(
-    lake: Lake, table: str, crawl: str, columns: Sequence[str], *, excluded: pa.Array | None = None
+    lake: Lake, table: str, crawl: str, columns: Sequence[str], *, excluded: Collection[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """``columns`` of all rows of ``crawl`` that count, in no order; or of all rows without those of the generations
     ``excluded``, whether they count or not. Choose narrow columns: batches have many rows.
 
     Raises ``EnvironmentFault`` when the lake cannot be read.
     """
-    generations = current_generations(lake, table, {"crawl": crawl}) if excluded is None else excluded
+    numbers = (
+        current_generations(lake, table, {"crawl": crawl}) if excluded is None else pa.array([*excluded], pa.int64())
+    )
     schema = pa.schema([lake.specs[table].stored_schema.field(name) for name in [*columns, GENERATION.name]])
     for file in lake.pin(table).stored_files([crawl]):
         for batch in _read_file(lake, table, file, schema, _NARROW_ROWS):
-            is_named = pc.is_in(batch.column(GENERATION.name), value_set=generations)
+            is_named = pc.is_in(batch.column(GENERATION.name), value_set=numbers)
             rows = batch.filter(is_named if excluded is None else pc.invert(is_named))
             if rows.num_rows:
                 yield rows.select(list(columns))

@@ -96,7 +96,7 @@ def erase_records(
     storage: RecordStorage,
     crawl: str,
     files: Mapping[str, int],
-    erased: pa.Array,
+    erased: Collection[int],
     scratch: Path,
     file_lease: FileLease,
 ) -> None:
@@ -117,7 +117,7 @@ def erase_records(
 
 
 def _list_named_records(
-    lake: Lake, storage: RecordStorage, crawl: str, files: Collection[str], erased: pa.Array
+    lake: Lake, storage: RecordStorage, crawl: str, files: Collection[str], erased: Collection[int]
 ) -> dict[str, list[tuple[int, int]]]:
     """Offset and length of the records that journals and rows name, by file. Rows that are not committed yet are among
     them."""

@@ -71,7 +71,7 @@ def list_named_files(lake: Lake, crawl: str) -> NamedFiles:
     pinned = lake.pin("records")
     liveness = read_liveness(lake, "records", crawl)
     files: set[str] = set()
-    excluded = pa.concat_arrays([liveness.dead, liveness.recent, liveness.purged])
+    excluded = liveness.dead | liveness.purged
     for batch in stream_crawl(lake, "records", crawl, ["stored_file"], excluded=excluded):
         files.update(batch.column(0).unique().drop_null().to_pylist())
     return NamedFiles(files, list_crawl_files(pinned, crawl))

@@ -115,7 +115,7 @@ def test_crawls_and_targets_may_have_any_name(lake: Lake) -> None:
         ) == sorted(own)
         assert sum(count_rows(lake, "things", {"crawl": crawl, "target": ODD[:3]}).values()) == 6
         assert len(list_crawl_files(pinned, crawl)) == 1
-        assert len(read_liveness(lake, "things", crawl).current) == len(ODD)
+        assert len(read_liveness(lake, "things", crawl).alive) == len(ODD)
     assert compact(lake, "slices", Bounds(0)) == 0
     commit(lake, {"o'hara": [99]}, ODD[2])
     assert compact(lake, "things", Bounds(1)) == compact(lake, "slices", Bounds(1)) == 2
