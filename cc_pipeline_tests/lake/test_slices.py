@@ -207,6 +207,22 @@ def test_a_lost_definition_gets_the_epochs_of_the_slices_that_are_stored(lake: L
     assert content(again) == before
 
 
+def test_many_new_targets_cost_one_look_for_epochs_of_lost_definitions(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(lake, {X: [1]})
+    looks: list[str] = []
+    real = Lake.read
+
+    def read(self: Lake, table: str, *rest: object) -> object:
+        looks.append(table)
+        return real(self, table, *rest)
+
+    monkeypatch.setattr(Lake, "read", read)
+    register(lake, [parse_target(f"new{number}.example") for number in range(20)])
+    assert looks.count("slices") == 1
+
+
 @pytest.mark.parametrize("answer", ["refused", "raised"])
 def test_a_commit_whose_answer_was_lost_is_found_and_nothing_doubles(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, answer: str
