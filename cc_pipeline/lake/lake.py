@@ -132,6 +132,11 @@ class PinnedTable:
         return tuple(sorted(f"{address}/{unquote(path)}" for path in self._list("path")))
 
     @property
+    def crawls(self) -> list[str]:
+        """The crawls of which there are files; an empty text for a table that is not divided by crawls."""
+        return sorted({file.crawl for file in self.stored_files()})
+
+    @property
     def rows(self) -> int:
         """The number of rows in the files, whether they count or not."""
         return sum(value or 0 for value in self._list("num_records"))
