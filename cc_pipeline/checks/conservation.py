@@ -16,7 +16,6 @@ from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.live_rows import LiveRows, find_live_rows
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, READ_FILES, Metrics, Slice, Stage, group_targets_by_crawl
 from cc_pipeline.lake.slices import current_rows
-from cc_pipeline.lake.streaming import list_crawls
 from cc_pipeline.progress import format_count
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -79,7 +78,7 @@ def count_balance(workspace: Workspace, slices: Collection[Slice] | None = None)
 def _list_groups(lake: Lake, slices: Collection[Slice] | None) -> Iterator[Sequence[Slice]]:
     """Slices of one crawl at a time, not too many."""
     by_crawl = None if slices is None else group_targets_by_crawl(slices)
-    for crawl in list_crawls(lake.pin("slices")) if by_crawl is None else by_crawl:
+    for crawl in lake.pin("slices").crawls if by_crawl is None else by_crawl:
         targets = _list_targets(lake, crawl) if by_crawl is None else by_crawl[crawl]
         for start in range(0, len(targets), _SLICES_AT_ONCE):
             yield [Slice(crawl, target) for target in targets[start : start + _SLICES_AT_ONCE]]

@@ -183,7 +183,7 @@ def _find_droppable(
         orphans = condemn(lake, crawl, orphans)
         # one of them may have been committed just before
         liveness = read_liveness(lake, spec.name, crawl)
-    return known, (orphans - liveness.named) | {*liveness.dead.to_pylist()}
+    return known, (orphans - liveness.named) | liveness.dead
 
 
 def condemn(lake: Lake, crawl: str, generations: Iterable[int]) -> set[int]:

@@ -113,22 +113,16 @@ def find_damaged_row_files(lake: Lake, pinned: PinnedTable) -> list[DamagedFile]
     ``EnvironmentFault``."""
     if not pinned.files:
         return []
-    sizes = list_sizes(lake, pinned.spec.name)
     folder = lake.address(pinned.spec.name).removeprefix("s3://")
-    return [
-        DamagedFile(pinned.spec.name, path, "missing" if path not in sizes else "incomplete", file)
-        for file in pinned.stored_files()
-        if sizes.get(path := f"{folder}/{file.path}") != file.size
-    ]
-
-
-def list_sizes(lake: Lake, table: str) -> dict[str, int]:
-    """The bytes of each file below a table's folder, by its path. Raises ``EnvironmentFault``."""
-    folder = lake.address(table).removeprefix("s3://")
     try:
         infos = lake.file_system().get_file_info(FileSelector(folder, allow_not_found=True, recursive=True))
     except OSError as error:
         raise EnvironmentFault(
             f"could not list {folder}: {error}", "Check the lake's disk or bucket and its rights."
         ) from error
-    return {info.path: info.size for info in infos if info.type == FileType.File}
+    sizes = {info.path: info.size for info in infos if info.type == FileType.File}
+    return [
+        DamagedFile(pinned.spec.name, path, "missing" if path not in sizes else "incomplete", file)
+        for file in pinned.stored_files()
+        if sizes.get(path := f"{folder}/{file.path}") != file.size
+    ]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -117,21 +117,46 @@ class TableSpec:
 
 @dataclass(frozen=True, slots=True)
 class PinnedTable:
-    """A table at one version: explicit file addresses, never a glob. ``rows`` are those of the files, whether they
-    count or not. ``commit_id`` is as of :meth:`Lake.commit_id`. ``actions`` is the log's table of files (``None``: no
-    table)."""
+    """A table of ``lake`` at one version; ``actions`` is the log's table of its files (``None``: no table)."""
 
+    lake: Lake = field(repr=False)
     spec: TableSpec
     version: int
-    files: tuple[str, ...]
-    rows: int
-    bytes: int = 0
-    commit_id: str = ""
     actions: pa.Table | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The addresses of the files, never a glob."""
+        # the log escapes once more what is escaped in the names of folders
+        address = self.lake.address(self.spec.name)
+        return tuple(sorted(f"{address}/{unquote(path)}" for path in self._list("path")))
+
+    @property
+    def crawls(self) -> list[str]:
+        """The crawls of which there are files; an empty text for a table that is not divided by crawls."""
+        return sorted({file.crawl for file in self.stored_files()})
+
+    @property
+    def rows(self) -> int:
+        """The number of rows in the files, whether they count or not."""
+        return sum(value or 0 for value in self._list("num_records"))
+
+    @property
+    def bytes(self) -> int:
+        """The size of the files."""
+        return sum(self._list("size_bytes"))
+
+    @property
+    def commit_id(self) -> str:
+        """As of :meth:`Lake.commit_id`. Raises ``EnvironmentFault``."""
+        return self.lake.commit_id(self.spec.name, self.version)
 
     def stored_files(self, crawls: Collection[str] | None = None) -> list[StoredFile]:
         """The files with their sizes and bounds; those of some ``crawls`` where they are named."""
         return [] if self.actions is None else list_files(self.spec, self.actions, crawls)
+
+    def _list(self, column: str) -> list[Any]:
+        return self.actions.column(column).to_pylist() if self.actions is not None and self.actions.num_rows else []
 
 
 class Lake:
@@ -317,24 +342,8 @@ class Lake:
         with self._lock:
             handle = None if version == NO_TABLE else self.handle(spec) if version is None else self.open(spec, version)
             if handle is None:
-                return PinnedTable(spec, NO_TABLE, (), 0)
-            actions = read_actions(handle)
-            version = handle.version()
-        rows = sum(value or 0 for value in actions.column("num_records").to_pylist()) if actions.num_rows else 0
-        return PinnedTable(
-            spec,
-            version,
-            self._addresses(table, actions),
-            rows,
-            bytes=sum(actions.column("size_bytes").to_pylist()) if actions.num_rows else 0,
-            commit_id=self.commit_id(table, version),
-            actions=actions,
-        )
-
-    def _addresses(self, table: str, actions: pa.Table) -> tuple[str, ...]:
-        # the log escapes once more what is escaped in the names of folders
-        paths = actions.column("path").to_pylist() if actions.num_rows else []
-        return tuple(sorted(f"{self.address(table)}/{unquote(path)}" for path in paths))
+                return PinnedTable(self, spec, NO_TABLE)
+            return PinnedTable(self, spec, handle.version(), read_actions(handle))
 
     def read(
         self, table: str, where: Mapping[str, str | Sequence[str]] | None = None, columns: Sequence[str] | None = None

@@ -143,9 +143,10 @@ def _make_secret(connection: duckdb.DuckDBPyConnection, lake: S3LakeLocation) ->
 
 @contextmanager
 def open_home_publication(settings: Settings) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The home's published file, read-only, wherever the home was when it was published.
+    """The home's published file, read-only. If its views name files that are in the settings' lake now, it is a copy
+    whose views name these.
 
-    Raises ``EnvironmentFault`` if there is none, and as :func:`follow_moved_lake` and ``open_published`` do.
+    Raises ``EnvironmentFault`` if there is no file, or its tables exist nowhere, and as ``open_published`` does.
     """
     path = settings.published_path
     if not path.exists():
@@ -159,8 +160,34 @@ def open_home_publication(settings: Settings) -> Iterator[duckdb.DuckDBPyConnect
             f"{path} does not exist yet",
             "A run writes this file: cc-pipeline run TARGET --crawl CRAWL. For another home: --home FOLDER.",
         )
-    with follow_moved_lake(path, settings.lake) as file, open_published(file, get_s3_location(settings)) as connection:
-        yield connection
+    lake = get_s3_location(settings)
+    with open_published(path, lake) as connection:
+        location = None if lake is not None else _find_named_location(connection)
+        if location is None or not _has_moved(path, *location, settings.lake):
+            yield connection
+            return
+    with tempfile.TemporaryDirectory(prefix="cc-pipeline-") as folder:
+        copy = Path(folder) / path.name
+        with disk_trouble(copy):
+            shutil.copyfile(path, copy)
+        _rename_files(copy, location[0], settings.lake)
+        with open_published(copy, None) as connection:
+            yield connection
+
+
+def _has_moved(path: Path, root: str, file: str, lake: str) -> bool:
+    """Whether views of ``path`` name a ``file`` below ``root`` that is below the folder ``lake`` now. Raises
+    ``EnvironmentFault`` if it is in neither."""
+    # a file whose lake is still in its place may have been copied elsewhere
+    if root != lake and Path(lake + file).exists():
+        return True
+    if not Path(root + file).exists():
+        raise EnvironmentFault(
+            f"{path} refers to tables in {root}, which exist neither there nor in {lake}",
+            "Name the folder they are in now (CC_PIPELINE_LAKE, or --home for the whole home), or publish "
+            "again: cc-pipeline run … --crawl …",
+        )
+    return False
 
 
 @contextmanager
@@ -224,38 +251,6 @@ def translate_errors(path: Path) -> Iterator[None]:
         ) from None
     except duckdb.Error as error:
         raise UserInputError(f"DuckDB says: {error}") from None
-
-
-@contextmanager
-def follow_moved_lake(path: Path, lake: str) -> Iterator[Path]:
-    """The file to open instead of ``path`` for the length of the block: ``path`` itself, as a rule.
-
-    If its views name files that are in the folder ``lake`` now, it is a copy whose views name these. Raises
-    ``EnvironmentFault`` if the files are neither there nor where the views say; ``duckdb.Error`` if ``path`` cannot be
-    opened.
-    """
-    if scheme_of(lake):
-        yield path
-        return
-    with connect(path, read_only=True) as connection:
-        location = _find_named_location(connection)
-        # a file whose lake is still in its place may have been copied elsewhere
-        if location is None or location[0] == lake or not Path(lake + location[1]).exists():
-            if location is not None and not Path(location[0] + location[1]).exists():
-                raise EnvironmentFault(
-                    f"{path} refers to tables in {location[0]}, which exist neither there nor in {lake}",
-                    "Name the folder they are in now (CC_PIPELINE_LAKE, or --home for the whole home), or publish "
-                    "again: cc-pipeline run … --crawl …",
-                )
-            # still open here: whoever opens the file in the block need not load it a second time
-            yield path
-            return
-    with tempfile.TemporaryDirectory(prefix="cc-pipeline-") as folder:
-        copy = Path(folder) / path.name
-        with disk_trouble(copy):
-            shutil.copyfile(path, copy)
-        _rename_files(copy, location[0], lake)
-        yield copy
 
 
 def _find_named_location(connection: duckdb.DuckDBPyConnection) -> tuple[str, str] | None:

@@ -197,7 +197,8 @@ def read_slice_rows(
 def list_slices(lake: Lake, stage: Stage, where: Mapping[str, str | Sequence[str]] | None = None) -> list[Slice]:
     """The slices of ``stage`` that were made (of a crawl or of targets, if ``where`` says so), in order."""
     rows = current_rows(lake, where, ["tables"])
-    rows = rows.filter(pc.and_(pc.equal(rows["stage"], stage.label), pc.greater(_count_tables(rows), 0)))
+    rows = rows.filter(pc.equal(rows["stage"], stage.label))
+    rows = rows.filter(pc.is_valid(_generations_of(rows, stage.main_table)))
     return sorted(Slice(*pair) for pair in zip(rows["crawl"].to_pylist(), rows["target"].to_pylist(), strict=True))
 
 
@@ -221,13 +222,6 @@ def read_notes(
 ) -> Iterator[SliceRow]:
     """Of these rows, those that have a note."""
     return (row for row in stream_slice_rows(lake, stages, where) if row.note)
-
-
-def _count_tables(rows: pa.Table) -> pa.ChunkedArray:
-    offsets = [
-        chunk.cast(pa.list_(pa.struct([("key", pa.string()), ("value", _STATE)]))) for chunk in rows["tables"].chunks
-    ]
-    return pa.chunked_array([pc.fill_null(pc.list_value_length(chunk), 0) for chunk in offsets], pa.int32())
 
 
 def current_rows(
@@ -275,40 +269,32 @@ def current_generations(lake: Lake, table: str, where: Mapping[str, str | Sequen
 
 @dataclass(frozen=True, slots=True)
 class Liveness:
-    """The generations of a table in a crawl that rows of ``slices`` name: those that count; those that are ``dead``
-    because they were superseded an hour ago; those superseded since (``recent``), which a reader may still ask for; and
-    those of ``purged`` targets, whose stored records may not be deleted yet."""
+    """The generations of a table in a crawl that rows of ``slices`` name: those ``alive``, which count or were
+    superseded within the last hour, so that a reader may still ask for them; those of ``purged`` targets, whose stored
+    records may not be deleted yet; and the others, which are ``dead``."""
 
-    current: pa.Array
-    dead: pa.Array
-    recent: pa.Array
-    purged: pa.Array
+    alive: set[int]
+    dead: set[int]
+    purged: set[int]
 
     @property
     def named(self) -> set[int]:
         """All of them."""
-        return {*self.dead.to_pylist(), *self.purged.to_pylist()} | self.alive
-
-    @property
-    def alive(self) -> set[int]:
-        """Those that count, and those that a reader may ask for."""
-        return {*self.current.to_pylist(), *self.recent.to_pylist()}
+        return self.alive | self.dead | self.purged
 
 
 def read_liveness(lake: Lake, table: str, crawl: str) -> Liveness:
     """What the rows of ``slices`` say now about the generations of ``table`` in ``crawl``. Pin the table first."""
-    rows, is_current, is_recent, is_purged = _judge_rows(lake, {"crawl": crawl})
-    numbers = _generations_of(rows, table) if rows.num_rows else pa.array([], pa.int64())
-    current, recent, purged = (
-        numbers.filter(pa.array(mask, pa.bool_())).drop_null() for mask in (is_current, is_recent, is_purged)
-    )
+    rows, is_alive, is_purged = _judge_rows(lake, {"crawl": crawl})
+    if not rows.num_rows:
+        return Liveness(set(), set(), set())
+    numbers = _generations_of(rows, table)
     # a generation that counts may have rows that were superseded: of other notes
-    recent = recent.filter(pc.invert(pc.is_in(recent, value_set=current)))
-    alive = pa.concat_arrays([current, recent])
-    purged = purged.filter(pc.invert(pc.is_in(purged, value_set=alive)))
-    named = pa.concat_arrays([alive, purged])
-    dead = numbers.filter(pc.invert(pc.is_in(numbers, value_set=named))).drop_null()
-    return Liveness(current, dead, recent, purged)
+    named, alive, purged = (
+        {*found.drop_null().to_pylist()}
+        for found in (numbers, *(numbers.filter(pa.array(m)) for m in (is_alive, is_purged)))
+    )
+    return Liveness(alive, named - alive - purged, purged - alive)
 
 
 def read_purged(lake: Lake, where: Where | None = None) -> pa.Table:
@@ -316,22 +302,22 @@ def read_purged(lake: Lake, where: Where | None = None) -> pa.Table:
     :func:`remove_purged` takes them away."""
     purged = []
     # not all at once: the rows of all slices may be very many
-    for crawl in sorted({file.crawl for file in lake.pin(SLICES.name).stored_files()}) or [""]:
-        rows, _, _, is_purged = _judge_rows(lake, {**(where or {}), "crawl": crawl})
+    for crawl in lake.pin(SLICES.name).crawls or [""]:
+        rows, _, is_purged = _judge_rows(lake, {**(where or {}), "crawl": crawl})
         purged.append(rows.filter(pa.array(is_purged, pa.bool_())))
     return pa.concat_tables(purged)
 
 
-def _judge_rows(lake: Lake, where: Where) -> tuple[pa.Table, Any, Any, Any]:
-    """All rows of ``slices`` in the order of their keys, and which of them count, were superseded within the last hour,
-    and are of purged targets."""
+def _judge_rows(lake: Lake, where: Where) -> tuple[pa.Table, Any, Any]:
+    """All rows of ``slices`` in the order of their keys, and which of them count, or did within the last hour, and
+    which are of purged targets."""
     spec = lake.specs[SLICES.name]
     handle = lake.handle(spec)
     names = [*spec.key, SEQ.name, REMOVED.name, "tables", "committed_at"]
     schema = pa.schema([spec.stored_schema.field(name) for name in names])
     rows = schema.empty_table() if handle is None else pa.Table.from_batches(scan(handle, schema, where), schema)
     if not rows.num_rows:
-        return rows, *(np.zeros(0, bool) for _ in range(3))
+        return rows, np.zeros(0, bool), np.zeros(0, bool)
     rows = rows.take(pc.sort_indices(rows.drop_columns("tables"), [(n, "ascending") for n in (*spec.key, SEQ.name)]))
     rows = rows.combine_chunks()
     # a definition that was lost is restored: until then nothing of its target counts, and nothing is dropped
@@ -347,12 +333,8 @@ def _judge_rows(lake: Lake, where: Where) -> tuple[pa.Table, Any, Any, Any]:
     next_times = pa.concat_arrays([*rows["committed_at"].chunks, pa.nulls(1, TIMESTAMP)])[1:]
     since = pa.scalar(datetime.now(UTC) - _READING, TIMESTAMP)
     is_late = pc.fill_null(pc.greater(next_times, since), False).to_numpy(zero_copy_only=False)
-    return (
-        rows,
-        (has_epoch & is_newest & ~is_removed) | is_lost,
-        has_epoch & ~is_newest & is_late,
-        ~has_epoch & ~is_lost & ~is_removed,
-    )
+    is_alive = (has_epoch & np.where(is_newest, ~is_removed, is_late)) | is_lost
+    return rows, is_alive, ~has_epoch & ~is_lost & ~is_removed
 
 
 def remove_purged(lake: Lake, crawl: str, purged: pa.Table) -> None:

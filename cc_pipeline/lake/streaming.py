@@ -25,7 +25,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.columns import with_columns
 from cc_pipeline.lake.damaged_files import DAMAGE_ADVICE
 from cc_pipeline.lake.keyed import read_newest, select_newest
-from cc_pipeline.lake.lake import GENERATION, REMOVED, Lake, PinnedTable, lake_fault
+from cc_pipeline.lake.lake import GENERATION, REMOVED, Lake, lake_fault
 from cc_pipeline.lake.layout import StoredFile
 from cc_pipeline.lake.predicates import Where, scan
 from cc_pipeline.lake.slices import current_generations
@@ -155,18 +155,20 @@ def stream_slices(
 
 
 def stream_crawl(
-    lake: Lake, table: str, crawl: str, columns: Sequence[str], *, excluded: pa.Array | None = None
+    lake: Lake, table: str, crawl: str, columns: Sequence[str], *, excluded: Collection[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """``columns`` of all rows of ``crawl`` that count, in no order; or of all rows without those of the generations
     ``excluded``, whether they count or not. Choose narrow columns: batches have many rows.
 
     Raises ``EnvironmentFault`` when the lake cannot be read.
     """
-    generations = current_generations(lake, table, {"crawl": crawl}) if excluded is None else excluded
+    numbers = (
+        current_generations(lake, table, {"crawl": crawl}) if excluded is None else pa.array([*excluded], pa.int64())
+    )
     schema = pa.schema([lake.specs[table].stored_schema.field(name) for name in [*columns, GENERATION.name]])
     for file in lake.pin(table).stored_files([crawl]):
         for batch in _read_file(lake, table, file, schema, _NARROW_ROWS):
-            is_named = pc.is_in(batch.column(GENERATION.name), value_set=generations)
+            is_named = pc.is_in(batch.column(GENERATION.name), value_set=numbers)
             rows = batch.filter(is_named if excluded is None else pc.invert(is_named))
             if rows.num_rows:
                 yield rows.select(list(columns))
@@ -183,16 +185,6 @@ def count_generations(lake: Lake, table: str, file: StoredFile) -> Counter[int]:
         for pair in pc.value_counts(batch.column(0)).to_pylist():
             counts[pair["values"]] += pair["counts"]
     return counts
-
-
-def list_crawls(pinned: PinnedTable) -> list[str]:
-    """The crawls of which a table partitioned by crawl has files; no file is read."""
-    return sorted({crawl for crawl in map(_crawl_of, pinned.files) if crawl is not None})
-
-
-def list_crawl_files(pinned: PinnedTable, crawl: str) -> tuple[str, ...]:
-    """The files of one crawl at a version. Files never change, so the same ones hold the same rows."""
-    return tuple(address for address in pinned.files if _crawl_of(address) == crawl)
 
 
 def stream_live_rows(lake: Lake, table: LiveTable) -> pa.RecordBatchReader:

@@ -13,6 +13,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, merge_ranges
 from cc_pipeline.commoncrawl.slice_slugs import (
     PLAIN,
@@ -76,17 +79,21 @@ def register(lake: Lake, targets: Sequence[Target]) -> None:
 
 def _find_stored_epochs(lake: Lake, slugs: Collection[str]) -> dict[str, Row]:
     """The last epochs of the slices of each of ``slugs`` that has any, as columns of its row."""
-    found: dict[str, Row] = {}
-    for slug in sorted(slugs):
-        rows = lake.read(SLICES.name, {"target": Prefix(slug)}, ["target", "epoch", "committed_at"])
-        epochs = {
-            subset_of(row["target"]): row["epoch"]
-            for row in rows.sort_by("committed_at").to_pylist()
-            if row["epoch"] and whole_slug(row["target"]) == slug
-        }
-        if epochs:
-            found[slug] = {EPOCH.name: epochs.get(PLAIN, [*epochs.values()][-1]), SUBSET_EPOCHS.name: epochs}
-    return found
+    if not slugs:
+        return {}
+    # one look, however many targets are new
+    where = {"target": Prefix(*slugs)} if len(slugs) == 1 else None
+    rows = lake.read(SLICES.name, where, ["target", "epoch", "committed_at"])
+    own_targets = [target for target in pc.unique(rows["target"]).to_pylist() if whole_slug(target) in slugs]
+    rows = rows.filter(pc.is_in(rows["target"], pa.array(own_targets, pa.string())))
+    found: dict[str, dict[str, int]] = {}
+    for row in rows.sort_by("committed_at").to_pylist():
+        if row["epoch"]:
+            found.setdefault(whole_slug(row["target"]), {})[subset_of(row["target"])] = row["epoch"]
+    return {
+        slug: {EPOCH.name: epochs.get(PLAIN, [*epochs.values()][-1]), SUBSET_EPOCHS.name: epochs}
+        for slug, epochs in found.items()
+    }
 
 
 def _refuse_other_spelling(target: Target, names: dict[str, str]) -> None:

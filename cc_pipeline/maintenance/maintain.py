@@ -16,7 +16,6 @@ import pyarrow as pa
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.compaction import Bounds, compact, is_due
 from cc_pipeline.lake.snapshot import Publication, read_pinned_versions
-from cc_pipeline.lake.streaming import list_crawls
 from cc_pipeline.lake.vacuum import clean_log, vacuum
 from cc_pipeline.locks import LockTimeout, locked
 from cc_pipeline.maintenance.purge import finish_purges, publish_if_asked
@@ -101,7 +100,7 @@ def _merge(workspace: Workspace, bounds: Bounds, *, wait: bool) -> dict[str, int
 def _sweep_records(workspace: Workspace, retention_hours: float) -> int:
     """Deletes stored files that nothing needs; returns their number."""
     lake, storage = workspace.lake, workspace.storage
-    crawls = {*list_crawls(lake.pin("records")), *crawls_with_files(storage)}
+    crawls = {*lake.pin("records").crawls, *crawls_with_files(storage)}
     return sum(
         sweep(storage, crawl, partial(list_named_files, lake, crawl), retention_hours * 3_600)
         for crawl in sorted(crawls)

@@ -16,7 +16,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline import progress
@@ -184,13 +183,12 @@ def _erase_stored_records(
         free = [file for file in sorted(sizes) if not any(holding.holds(file) for holding in others)]
         note(storage, crawl, sizes, time.time())
         liveness = read_liveness(lake, "records", crawl)
-        erased = pa.concat_arrays([liveness.dead, pa.array(sorted({*generations} - liveness.alive), pa.int64())])
+        erased = liveness.dead | ({*generations} - liveness.alive)
         for number, batch in enumerate(_batch_files(free, sizes)):
             progress.report("stored files", number * _FILES_AT_ONCE, len(free), crawl)
-            erase_records(lake, storage, crawl, {file: sizes[file] for file in batch}, erased, scratch)
+            erase_records(lake, storage, crawl, {file: sizes[file] for file in batch}, erased, scratch, file_lease)
             for file in marked.intersection(batch):
                 unmark(storage, file)
-            file_lease.confirm()
         for file in marked - sizes.keys():
             unmark(storage, file)
     return len(free) == len(sizes) and not any(holding.concerns(slugs) for holding in others)

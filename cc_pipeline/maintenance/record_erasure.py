@@ -21,7 +21,7 @@ from cc_pipeline.archive.gzip_members import inflate_member
 from cc_pipeline.errors import DataFault, disk_trouble
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.streaming import stream_crawl, stream_rows
-from cc_pipeline.records.file_leases import Holding
+from cc_pipeline.records.file_leases import FileLease, Holding
 from cc_pipeline.records.locations import PLACE_NAME, LocationCollector
 from cc_pipeline.records.segments import SUFFIXES, Row, adopt, delete_journals, journal_rows
 from cc_pipeline.records.storage import JOURNAL_SUFFIX, STORED, RecordStorage
@@ -92,31 +92,44 @@ def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def erase_records(
-    lake: Lake, storage: RecordStorage, crawl: str, files: Mapping[str, int], erased: pa.Array, scratch: Path
+    lake: Lake,
+    storage: RecordStorage,
+    crawl: str,
+    files: Mapping[str, int],
+    erased: Collection[int],
+    scratch: Path,
+    file_lease: FileLease,
 ) -> None:
     """Overwrites the records in ``files`` (keys of stored files and their sizes in bytes) that no row and no journal
     names. Rows of the generations ``erased`` do not count. Files without any other record stay: they are swept.
 
-    ``scratch`` is a folder for copies. Raises ``EnvironmentFault``, and ``RangeFault`` if a file cannot be read.
+    ``scratch`` is a folder for copies. ``file_lease`` keeps other purges from these files. Raises ``LeaseExpired`` if
+    one may have changed them meanwhile, ``EnvironmentFault``, and ``RangeFault`` if a file cannot be read.
     """
-    named_records = _list_named_records(lake, crawl, files, erased)
-    for file, size in files.items():
-        records = named_records.get(file, []) + [
-            (int(row["stored_offset"]), int(row["stored_length"])) for row in journal_rows(storage, file)
-        ]
+    for file, records in _list_named_records(lake, storage, crawl, files, erased).items():
+        size = files[file]
         if gaps := [*_find_gaps(records, _head_length(storage, file, size), size)] if records else []:
-            _overwrite(storage, file, size, gaps, scratch / file.rpartition("/")[2])
+            copy = scratch / file.rpartition("/")[2]
+            _write_copy(storage, file, size, gaps, copy)
+            file_lease.confirm()
+            storage.transport.put(file, copy)
+            copy.unlink()
 
 
 def _list_named_records(
-    lake: Lake, crawl: str, files: Collection[str], erased: pa.Array
+    lake: Lake, storage: RecordStorage, crawl: str, files: Collection[str], erased: Collection[int]
 ) -> dict[str, list[tuple[int, int]]]:
-    """Offset and length of the records that rows name, by file. Rows that are not committed yet are among them."""
+    """Offset and length of the records that journals and rows name, by file. Rows that are not committed yet are among
+    them."""
+    # the journals first: a fetch that adopts one adds its rows to the table before the journal goes
+    records = {
+        file: [(int(row["stored_offset"]), int(row["stored_length"])) for row in journal_rows(storage, file)]
+        for file in files
+    }
     names = pa.array(sorted(files), pa.string())
-    records: dict[str, list[tuple[int, int]]] = {}
     for batch in stream_crawl(lake, "records", crawl, STORED, excluded=erased):
         for row in batch.filter(pc.is_in(batch.column("stored_file"), value_set=names)).to_pylist():
-            records.setdefault(row["stored_file"], []).append((row["stored_offset"], row["stored_length"]))
+            records[row["stored_file"]].append((row["stored_offset"], row["stored_length"]))
     return records
 
 
@@ -140,8 +153,8 @@ def _find_gaps(records: Iterable[tuple[int, int]], start: int, size: int) -> Ite
         yield start, size
 
 
-def _overwrite(storage: RecordStorage, file: str, size: int, gaps: Collection[tuple[int, int]], copy: Path) -> None:
-    """Replaces a stored file by a copy whose ``gaps`` have no content: whole, or not at all."""
+def _write_copy(storage: RecordStorage, file: str, size: int, gaps: Collection[tuple[int, int]], copy: Path) -> None:
+    """Writes a copy of a stored file whose ``gaps`` have no content."""
     start = 0
     with disk_trouble(copy), copy.open("wb") as out:
         for begin, end in (*gaps, (size, size)):
@@ -149,8 +162,6 @@ def _overwrite(storage: RecordStorage, file: str, size: int, gaps: Collection[tu
                 out.write(storage.transport.read(file, offset, min(_COPIED_BYTES, begin - offset)).data)
             out.writelines(_build_empty_records(file, end - begin))
             start = end
-    storage.transport.put(file, copy)
-    copy.unlink()
 
 
 def _build_empty_records(file: str, size: int) -> Iterator[bytes]:

@@ -19,7 +19,7 @@ from cc_pipeline.extraction.slice_state import read_slice_states
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import FETCH, Slice, group_targets_by_crawl, slices_of
 from cc_pipeline.lake.slices import list_slices, read_liveness
-from cc_pipeline.lake.streaming import list_crawl_files, list_crawls, stream_crawl
+from cc_pipeline.lake.streaming import stream_crawl
 from cc_pipeline.records.reading import read_members
 from cc_pipeline.records.storage import STORED, RecordStorage, are_bytes_missing
 from cc_pipeline.records.sweep import NamedFiles
@@ -71,10 +71,10 @@ def list_named_files(lake: Lake, crawl: str) -> NamedFiles:
     pinned = lake.pin("records")
     liveness = read_liveness(lake, "records", crawl)
     files: set[str] = set()
-    excluded = pa.concat_arrays([liveness.dead, liveness.recent, liveness.purged])
+    excluded = liveness.dead | liveness.purged
     for batch in stream_crawl(lake, "records", crawl, ["stored_file"], excluded=excluded):
         files.update(batch.column(0).unique().drop_null().to_pylist())
-    return NamedFiles(files, list_crawl_files(pinned, crawl))
+    return NamedFiles(files, tuple(file.path for file in pinned.stored_files([crawl])))
 
 
 def find_lost_records(workspace: Workspace, slices: Collection[Slice] | None = None) -> list[CrawlLosses]:
@@ -117,7 +117,7 @@ def verify(
     damaged: dict[str, dict[Place, str]] = {}
     read = mismatched = 0
     stored: Counter[str] = Counter()
-    for crawl in list_crawls(pinned):
+    for crawl in pinned.crawls:
         rows = _draw_sample(stream_crawl(lake, "records", crawl, _VERIFIED_COLUMNS), share, draw, stored)
         for row, member in read_members(rows, storage):
             damage = _find_damage(row, member, crawl) if isinstance(member, bytes) else _fault_reason(member)

@@ -98,7 +98,6 @@ LOOKUPS_COLUMNS: Final = (
         nullable=False,
     ),
 )
-LOOKUPS_SCHEMA: Final = schema_of(LOOKUPS_COLUMNS)
 
 _STORED_FILES: Final = pa.list_(pa.struct([pa.field("file", pa.string()), pa.field("bytes", pa.int64())]))
 

@@ -31,8 +31,6 @@ from cc_pipeline.lake.slices import list_slices, read_liveness
 from cc_pipeline.lake.streaming import (
     count_generations,
     count_rows,
-    list_crawl_files,
-    list_crawls,
     stream_crawl,
     stream_rows,
     stream_slices,
@@ -104,7 +102,7 @@ def test_crawls_and_targets_may_have_any_name(lake: Lake) -> None:
     assert content(lake) == expected
     assert len(list_slices(lake, MAKE)) == len(ODD) * (len(ODD) - 1)
     pinned = lake.pin("things")
-    assert list_crawls(pinned) == sorted(ODD[:-1])
+    assert pinned.crawls == sorted(ODD[:-1])
     assert all(Path(file).exists() for file in pinned.files)
     for crawl in ODD[:-1]:
         own = [(target, value) for name, target, value in expected if name == crawl]
@@ -114,8 +112,8 @@ def test_crawls_and_targets_may_have_any_name(lake: Lake) -> None:
             for row in batch.to_pylist()
         ) == sorted(own)
         assert sum(count_rows(lake, "things", {"crawl": crawl, "target": ODD[:3]}).values()) == 6
-        assert len(list_crawl_files(pinned, crawl)) == 1
-        assert len(read_liveness(lake, "things", crawl).current) == len(ODD)
+        assert len(pinned.stored_files([crawl])) == 1
+        assert len(read_liveness(lake, "things", crawl).alive) == len(ODD)
     assert compact(lake, "slices", Bounds(0)) == 0
     commit(lake, {"o'hara": [99]}, ODD[2])
     assert compact(lake, "things", Bounds(1)) == compact(lake, "slices", Bounds(1)) == 2

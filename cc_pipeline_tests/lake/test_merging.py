@@ -198,7 +198,7 @@ def test_a_purge_drops_the_generations_that_it_read_alone_and_merges_nothing(lak
     # by another process, which has not read yet what its rows name
     delete_definitions(lake, ["b.example"])
     generations = {CRAWL: list_generations(purged)[CRAWL]}
-    [counts] = read_liveness(lake, "things", CRAWL).current.to_pylist()
+    [counts] = read_liveness(lake, "things", CRAWL).alive
     generations[CRAWL].add(counts)
     assert compact(lake, "things", Bounds(1, purged=generations)) == 1
     assert Counter(file.crawl for file in stored_files(lake)) == {CRAWL: 2, "D": 3}

@@ -207,12 +207,20 @@ def test_a_lost_definition_gets_the_epochs_of_the_slices_that_are_stored(lake: L
     assert content(again) == before
 
 
-def test_a_slice_whose_note_alone_changed_is_named_as_one_that_counts(lake: Lake) -> None:
-    """What only counts as superseded is of no reader that looks for stored files."""
+def test_many_new_targets_cost_one_look_for_epochs_of_lost_definitions(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     commit(lake, {X: [1]})
-    invalidate_slices(lake, MAKE, slices_in(CRAWL, [X]))
-    liveness = read_liveness(lake, "things", CRAWL)
-    assert (len(liveness.current), len(liveness.recent)) == (1, 0)
+    looks: list[str] = []
+    real = Lake.read
+
+    def read(self: Lake, table: str, *rest: object) -> object:
+        looks.append(table)
+        return real(self, table, *rest)
+
+    monkeypatch.setattr(Lake, "read", read)
+    register(lake, [parse_target(f"new{number}.example") for number in range(20)])
+    assert looks.count("slices") == 1
 
 
 @pytest.mark.parametrize("answer", ["refused", "raised"])
@@ -343,12 +351,12 @@ def test_rows_are_read_once_they_are_committed_and_not_before(lake: Lake) -> Non
 
 
 def test_what_is_excluded_from_a_crawl_are_generations_whether_they_count_or_not(lake: Lake) -> None:
-    commit(lake, {X: [1], Y: [2]})
-    commit(lake, {X: [3]})
+    commit(lake, {X: [1]})
+    superseded = read_liveness(lake, "things", CRAWL).alive
+    commit(lake, {X: [3], Y: [2]})
     written = write_rows(lake, "things", CRAWL, build_rows(CRAWL, {"z": [4]}).to_batches(), new_generations(CRAWL, "z"))
     lake.append("things", written.files)
-    dead = read_liveness(lake, "things", CRAWL).recent
-    found = stream_crawl(lake, "things", CRAWL, ["value"], excluded=dead)
+    found = stream_crawl(lake, "things", CRAWL, ["value"], excluded=superseded)
     assert sorted(n for batch in found for n in batch[0].to_pylist()) == [2, 3, 4]
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -41,6 +42,7 @@ from cc_pipeline.maintenance.maintain import run_maintenance
 from cc_pipeline.maintenance.purge import PurgeReport, drop_subset, purge
 from cc_pipeline.maintenance.purge_plan import plan_purge
 from cc_pipeline.maintenance.stored_files import find_lost_records, verify
+from cc_pipeline.records.file_leases import FileLease, LeaseExpired
 from cc_pipeline.records.locations import PLACE_NAME
 from cc_pipeline.records.storage import JOURNAL_SUFFIX
 from cc_pipeline.records.sweep import sweep
@@ -232,7 +234,8 @@ STEPS: list[tuple[object, str, bool]] = [
     (purging, "publish_warehouse", False),
     (purging, "note", True),
     (purging, "erase_journal_rows", True),
-    (record_erasure, "_overwrite", True),
+    (record_erasure, "_write_copy", True),
+    (purging, "erase_records", True),
     (purging, "compact", False),
     (purging, "compact", True),
     (purging, "remove_purged", False),
@@ -338,30 +341,24 @@ def test_a_target_that_another_home_purges_meanwhile_is_left_to_it(
     with monkeypatch.context() as patch:
         patch.setattr(purging, "compact", purge_first)
         purged(small)
-    generations = {*read_liveness(small.lake, "records", NEW).purged.to_pylist()}
-    assert generations, "their stored files are still to be cleaned"
+    assert read_liveness(small.lake, "records", NEW).purged, "their stored files are still to be cleaned"
     assert count_purged_rows(small.lake)["records"] > 0
     assert {*read_purged(small.lake)["target"].to_pylist()} == {slug}
     run_maintenance(small)
     assert (count_purged_rows(small.lake), read_purged(small.lake).num_rows) == ({}, 0)
 
 
-@pytest.mark.process
-@pytest.mark.parametrize("is_killed", [False, True])
-def test_what_a_killed_fetch_left_goes_too(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_killed: bool
-) -> None:
-    workspace = harvested(bucket[0], tmp_path / "home")
-    targets = [parse_target(text) for text in (GOES, STAYS)]
-    workspace.register_targets(targets)
-    slugs = [target.slug for target in targets]
+def kill_fetch(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """A fetch of two targets that was killed before it committed; the records of the one in its file."""
+    slugs = [GOES, STAYS]
+    workspace.register_targets([parse_target(text) for text in slugs])
     locate_captures(workspace, NEW, slugs)
     with monkeypatch.context() as patch:
         patch.setattr(fetch_stage, "_commit", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             fetch_stage.fetch_captures(workspace, NEW, slugs)
     assert workspace.lake.read("records").num_rows == 0
-    folder = tmp_path / "home" / "lake" / "records" / NEW
+    folder = workspace.settings.home / "lake" / "records" / NEW
     [journal] = [path for path in folder.iterdir() if path.name.endswith(".warc.gz" + JOURNAL_SUFFIX)]
     mine = {tuple(row[name] for name in PLACE_NAME) for row in rows_with_places(workspace, GOES)}
     data = journal.with_name(journal.name.removesuffix(JOURNAL_SUFFIX)).read_bytes()
@@ -372,6 +369,17 @@ def test_what_a_killed_fetch_left_goes_too(
         if tuple(row[name] for name in PLACE_NAME) in mine
     ]
     assert 0 < len(wanted) < len(rows)
+    return wanted
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_what_a_killed_fetch_left_goes_too(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_killed: bool
+) -> None:
+    workspace = harvested(bucket[0], tmp_path / "home")
+    wanted = kill_fetch(workspace, monkeypatch)
+    folder = tmp_path / "home" / "lake" / "records" / NEW
 
     def kill(*_: object) -> None:
         raise Killed
@@ -389,6 +397,44 @@ def test_what_a_killed_fetch_left_goes_too(
     assert not any(one in data for _, data in everything(folder) for one in wanted)
     assert dangling(workspace) == []
     assert verify(workspace.lake, workspace.storage, None).records == 0
+
+
+def test_a_purge_that_slept_while_it_copied_a_file_does_not_put_the_copy_back(
+    small: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another purge may have erased more records of that file meanwhile."""
+    real = record_erasure._write_copy
+
+    def write_and_sleep(*given: Any) -> None:
+        real(*given)
+        monkeypatch.setattr(FileLease, "has_expired", lambda _: True)
+
+    folder = small.settings.home / "lake" / "records"
+    before = [data for path, data in everything(folder) if path.name.endswith(".gz")]
+    monkeypatch.setattr(record_erasure, "_write_copy", write_and_sleep)
+    with pytest.raises(LeaseExpired):
+        purged(small)
+    assert [data for path, data in everything(folder) if path.name.endswith(".gz")] == before
+
+
+def test_a_fetch_that_adopts_and_commits_while_a_purge_looks_keeps_its_records(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows come into the table, and then its journal goes: a purge that looks the other way round sees neither."""
+    workspace = harvested(bucket[0], tmp_path / "home")
+    wanted = kill_fetch(workspace, monkeypatch)
+    real = record_erasure.stream_crawl
+
+    def stream_then_fetch(*given: Any, **named: Any) -> Iterator[pa.RecordBatch]:
+        yield from real(*given, **named)
+        assert fetch_stage.fetch_captures(workspace, NEW, [STAYS]).requests == 0
+
+    monkeypatch.setattr(record_erasure, "stream_crawl", stream_then_fetch)
+    purged(workspace)
+    folder = workspace.settings.home / "lake" / "records" / NEW
+    assert not any(one in data for _, data in everything(folder) for one in wanted)
+    done = verify(workspace.lake, workspace.storage, None)
+    assert (done.read > 0, done.records) == (True, 0)
 
 
 def rows_with_places(workspace: Workspace, target: str) -> list[dict[str, object]]:
