@@ -95,7 +95,7 @@ typedef struct {
     Py_ssize_t links_left, metas_left, facts_left, most_attributes, most_value_chars;
     int32_t facts;
     int links_cut, metas_cut, facts_cut, references;
-    PyObject *bound, *parse, *kept; /* kept: what keeps trees alive */
+    PyObject *bound, *parse, *inner_root; /* inner_root: that of the last noscript, whose tree it keeps alive */
 } Walk;
 
 static void *row(const Rows *rows, size_t at) { return (char *)rows->data + at * rows->size; }
@@ -649,8 +649,7 @@ static int children_of_noscript(Walk *walk, Node *child) {
     *child = NULL;
     if (root != NULL && root != Py_None && (address = PyObject_GetAttrString(root, "mem_id")) != NULL) *child = (Node)PyLong_AsVoidPtr(address);
     Py_XDECREF(address);
-    if (root != NULL && PyList_Append(walk->kept, root)) Py_CLEAR(root); /* its tree is there as long as it is */
-    Py_XDECREF(root);
+    Py_XSETREF(walk->inner_root, root); /* there is no noscript within one */
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -851,8 +850,7 @@ static PyObject *walked(PyObject *self, PyObject *arguments) {
     const size_t sizes[] = {sizeof(Element), sizeof(Block), sizeof(Frame), sizeof(Mark), sizeof(int32_t), sizeof(uint64_t), 1, 1, 1};
     for (size_t at = 0; at < sizeof(rows) / sizeof(rows[0]); at++) rows[at]->size = sizes[at];
     PyObject *result = NULL;
-    walk.kept = PyList_New(0);
-    if (walk.kept != NULL && walk_from(&walk, (Node)(uintptr_t)root) == 0) {
+    if (walk_from(&walk, (Node)(uintptr_t)root) == 0) {
         result = Py_BuildValue("(NNy#NNNiOOOO)", text_from(&walk.texts[0].bytes), text_from(&walk.texts[1].bytes),
                                walk.seams.data ? walk.seams.data : "", (Py_ssize_t)(walk.seams.used * sizeof(int32_t)), marks_of(&walk, 1),
                                marks_of(&walk, 0), content_of(&walk), walk.deepest, walk.references ? Py_True : Py_False, walk.links_cut ? Py_True : Py_False,
@@ -864,7 +862,7 @@ static PyObject *walked(PyObject *self, PyObject *arguments) {
         Py_XDECREF(mark->raw);
     }
     for (size_t at = 0; at < sizeof(rows) / sizeof(rows[0]); at++) PyMem_Free(rows[at]->data);
-    Py_XDECREF(walk.kept);
+    Py_XDECREF(walk.inner_root);
     return result;
 }
 

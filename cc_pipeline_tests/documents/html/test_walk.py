@@ -63,7 +63,7 @@ def test_inline_tags_split_no_word() -> None:
     assert parsed.text["text"] == "The Wikipedia The Road to H2O"
     document = read(f"<address>By<a>Jane</a><a>Doe {words}</a></address>")
     assert document.page is not None
-    mark = next(mark for mark in document.facts if mark.tag == "address")
+    mark = document.facts_by_tag["address"][0]
     assert document.page.spaced_text_of(mark, 11) == "By Jane Doe"
 
 
