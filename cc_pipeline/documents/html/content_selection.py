@@ -30,32 +30,22 @@ _MAYBE, _SURE = 0.2, 0.8
 _AGREED, _NOT_LOST = 0.5, 0.5
 #: Elements that stay inside an article unless they are mostly links, or almost certainly no content.
 _UNITS = mark_tags("ul ol dl table pre blockquote figcaption menu")
-#: Lists after the text in the same element are often notes, and need a greater likelihood; so do tables and definition
-#: lists before the text, which are often boxes of facts.
-_NOTES = mark_tags("ol ul")
-_FACTS = mark_tags("table dl")
-_UNIT_LINKS, _UNIT_LIKELY, _NOTES_LIKELY, _FACTS_LIKELY, _BLOCK_LIKELY = 0.5, 0.03, 0.1, 0.05, 0.01
+#: Of the element that holds the text, lists and quotes after it stay too, and boxes of facts before it.
+_NOTES, _FACTS = mark_tags("ol ul blockquote"), mark_tags("table dl")
+_UNIT_LINKS, _UNIT_LIKELY = 0.5, 0.03
 #: The share of links allowed in a box that is named for its facts.
 _FACTS_LINKS = 0.8
-#: All blocks of a unit of a greater likelihood are kept. A quotation has its author or its date in a link, so its
-#: threshold is lower.
-_UNIT_WHOLE, _QUOTE_WHOLE = 0.3, 0.15
 #: An element that is named for sharing and is half quotation is a post that the article quotes.
 _QUOTE, _SHARE, _QUOTED = NUMBER["blockquote"], HINT["share"], 0.5
 _BOILERPLATE = FURNITURE | sum(HINT[name] for name in "nav footer edit tool contents meta".split())
 _BOILERPLATE_TAGS = mark_tags("nav aside footer form button")
-#: Elements that are removed inside an article, if they are less than this share of it; or have fewer characters, and
-#: are less than half: in a short Chinese text an English box is a large share. A heading's id names its subject, so
-#: headings stay.
+#: Elements that are removed inside an article, if they are less than this share of it. A heading's id names its
+#: subject, so headings stay.
 _TAKEN_OUT = sum(HINT[name] for name in "newsletter cookie share edit".split())
-_SMALL, _SMALL_CHARS, _HALF = 0.2, 150, 0.5
+_SMALL = 0.2
 _HEADINGS = mark_tags("h1 h2 h3 h4 h5 h6")
-#: A form is removed too, with the box around it if that has at most so many characters. More forms belong to the page:
-#: one a post, one a product.
-_FORM, _FEW_FORMS, _BOX_CHARS = NUMBER["form"], 2, 300
-#: A heading of a greater likelihood, by the model or by all extractors, stays if its text does; so do headlines that
-#: are links if there are so many: they make a list of articles.
-_SUBHEADINGS, _HEADING_LIKELY, _HEADLINES = mark_tags("h2 h3 h4 h5 h6"), 0.15, 3
+#: A heading of a greater likelihood, by the model or by all extractors, stays if its text does.
+_SUBHEADINGS, _HEADING_LIKELY = mark_tags("h2 h3 h4 h5 h6"), 0.15
 #: Characters outside links of a block that an article may begin or end with.
 _TEXT = 25
 _WORD = re.compile(r"\w+")
@@ -170,18 +160,10 @@ def _with_units(tables: Tables, likely: Likely, is_kept: NDArray[np.bool_]) -> N
     is_infobox = (element.hints & HINT["infobox"]) != 0
     units &= (links[last] - links[first]) / chars <= np.where(is_infobox, _FACTS_LINKS, _UNIT_LINKS)
     mean = (weighed[last] - weighed[first]) / chars
-    units &= mean > np.where(is_inside, _UNIT_LIKELY, np.where(facts, _FACTS_LIKELY, _NOTES_LIKELY))
-    complete_units = units & (mean > np.where(quotes, _QUOTE_WHOLE, _UNIT_WHOLE))
-    is_kept = is_kept | (covered(first[units], last[units], len(likely)) & (likely > _BLOCK_LIKELY))
-    is_kept = is_kept | covered(first[complete_units], last[complete_units], len(likely))
+    units &= mean > _UNIT_LIKELY
+    is_kept = is_kept | covered(first[units], last[units], len(likely))
     removed = ((hints & _TAKEN_OUT) != 0) & ~_HEADINGS[element.tag]
-    forms = np.flatnonzero((element.tag == _FORM) & is_holder & is_inside)
-    if 0 < len(forms) <= _FEW_FORMS:
-        boxes = element.holder[element.parent[forms]]
-        removed[forms] = True
-        removed[boxes[chars[boxes] <= _BOX_CHARS]] = True
-    whole_text = block.chars[is_kept].sum()
-    small = chars < max(_SMALL * whole_text, min(_SMALL_CHARS, _HALF * whole_text))
+    small = chars < _SMALL * block.chars[is_kept].sum()
     out = nearest(tables, removed & small) > common_holder
     return np.asarray(is_kept & ~out[block.element])
 
@@ -191,7 +173,6 @@ def _with_headings(tables: Tables, likely: Likely, is_kept: NDArray[np.bool_]) -
     other text."""
     block = tables.blocks
     is_heading = _HEADINGS[block.kind]
-    is_sub = _SUBHEADINGS[block.kind]
     # the block after each heading: the next one that is no heading
     texts = np.flatnonzero(~is_heading)
     places = np.flatnonzero(is_heading)
@@ -199,9 +180,8 @@ def _with_headings(tables: Tables, likely: Likely, is_kept: NDArray[np.bool_]) -
     stays = np.append(is_kept[texts], False)[following] & (likely[places] > _HEADING_LIKELY)
     follows_text = places > np.argmax(is_kept)
     with_headings = is_kept.copy()
-    with_headings[places[stays & (is_sub[places] | follows_text)]] = True
-    headlines = np.append(is_kept[1:], False) & is_sub & (block.linked >= block.chars)
-    return with_headings | headlines if headlines.sum() >= _HEADLINES else with_headings
+    with_headings[places[stays & (_SUBHEADINGS[block.kind[places]] | follows_text)]] = True
+    return with_headings
 
 
 def _sums(values: NDArray[np.generic]) -> NDArray[np.float64]:
