@@ -367,11 +367,13 @@ static int is_word(Text letters, size_t size, const char *word) {
     return 1;
 }
 
+static int is_blank(uint8_t character) { return character == ' ' || (character >= '\t' && character <= '\r'); }
+
 /* Whether a list of words has a word, whatever its case. */
 static int has_word(Text value, size_t length, const char *word) {
     const size_t size = strlen(word);
     for (size_t at = 0, from = 0; at <= length; at++) {
-        if (at < length && value[at] != ' ' && (value[at] < '\t' || value[at] > '\r')) continue;
+        if (at < length && !is_blank(value[at])) continue;
         if (at - from == size && is_word(value + from, size, word)) return 1;
         from = at + 1;
     }
@@ -384,7 +386,7 @@ static int style_hides(Text value, size_t length) {
     for (size_t at = 0; at < length; at++) {
         char said[24] = "";
         for (size_t size = 0; at < length && value[at] != ';'; at++) {
-            if (!space[value[at]] && size < sizeof(said) - 1) said[size++] = (char)(value[at] >= 'A' && value[at] <= 'Z' ? value[at] + 32 : value[at]);
+            if (!is_blank(value[at]) && size < sizeof(said) - 1) said[size++] = (char)(value[at] >= 'A' && value[at] <= 'Z' ? value[at] + 32 : value[at]);
         }
         if (strncmp(said, "display:", 8) == 0) display = strncmp(said + 8, "none", 4) == 0 && (!said[12] || said[12] == '!') ? 1 : -1;
         else if (strncmp(said, "visibility:", 11) == 0) hidden = strncmp(said + 11, "hidden", 6) == 0 || strncmp(said + 11, "collapse", 8) == 0;
@@ -437,8 +439,11 @@ static void read_attributes(Node node, Attributes *found) {
                 found->class_length = length;
             } else if (text_is(name, size, "style")) found->style = style_hides(value, length);
             break;
-        case 6: if (text_is(name, size, "hidden")) found->hidden = !(length == 11 && is_word(value, 11, "until-found")); break;
-        case 7: found->references |= text_is(name, size, "itemref"); break;
+        case 6: if (text_is(name, size, "hidden")) found->hidden |= !(length == 11 && is_word(value, 11, "until-found")); break;
+        case 7:
+            found->references |= text_is(name, size, "itemref");
+            found->hidden |= text_is(name, size, "popover");
+            break;
         case 8:
             if (text_is(name, size, "itemprop")) {
                 found->hints |= hints_of(value, length) & ~byline;

@@ -30,7 +30,7 @@ SHADOW = "<template shadowrootmode={}>in <a href=s>shadow</a></template>"
         ("a<p style='visibility:hidden'>b</p><p style='visibility: collapse'>c</p>d", "ad"),
         ("a<p hidden style='display:block'>b</p><p hidden=until-found>c</p><p hidden=hidden>d", "a b c"),
         ("<html hidden><body style='display:none'>a", "a"),
-        ("a<dialog>b</dialog><dialog open>c</dialog><details><summary>d</summary>e</details>", "a c d e"),
+        ("a<dialog>b</dialog><div popover>b</div><dialog open>c</dialog><details><summary>d</summary>e</details>", "a c d e"),
         ("a<p><b hidden>b</b>c<i style='display:none'>d</i>e", "a ce"),
         ("a<iframe>b</iframe><video>c</video><noframes>d</noframes><template>e</template>f", "a f"),
         (
@@ -210,7 +210,7 @@ TOKENS = (
     "<link rel=preload imagesrcset='m 1x, n' href=#>", "<i style='display:block' hidden>", "<i style='a:b;VISIBILITY: collapse'>",
     "<i style='display:none;display: inline'>", "<i hidden=until-found>", "<noscript><a href=q>x</a><meta name=a></noscript>",
     "<i aria-hidden=true>", "<main aria-hidden=true>", "<video><a href=k>", "<math><annotation-xml><template shadowrootmode=open>",
-    "<i id=q class=postAuthor>", "<i itemref=q itemscope itemprop=z>", "<progress>", "<textarea>", "<plaintext>", "<xmp>",
+    "<i popover>", "<i class=eDitsection>", "<i style='dis\x1cplay:none'>", "<i id=q class=postAuthor>", "<i itemref=q itemscope itemprop=z>", "<progress>", "<textarea>", "<plaintext>", "<xmp>",
 )
 # fmt: on
 
