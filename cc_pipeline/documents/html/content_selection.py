@@ -19,8 +19,8 @@ Likely = NDArray[np.float32]
 #: The weight of another extractor's opinion (ours is 1), and a function that returns its text.
 Opinion = tuple[float, Callable[[], str | None]]
 
-#: Blocks of a greater likelihood are kept; the lower thresholds are used if that leaves too little.
-_THRESHOLD, _LOWER_THRESHOLD, _LOWEST_THRESHOLD = 0.45, 0.15, 0.03
+#: Blocks of a greater likelihood are kept; the lower threshold is used if that leaves too little, then none.
+_THRESHOLD, _LOWER_THRESHOLD = 0.45, 0.15
 #: A main content of fewer characters is not credible.
 _FEW_CHARS = 200
 #: A page is uncertain if a greater share of its possible content is less than sure.
@@ -85,7 +85,7 @@ def content_of(tables: Tables, likely: Likely, opinions: Sequence[Opinion] = ())
         weights, shares = zip(*votes, strict=True)
         likely = np.average(shares, 0, weights).astype(np.float32)
     is_kept = _with_units(tables, likely, likely > _THRESHOLD)
-    for threshold in (_LOWER_THRESHOLD, _LOWEST_THRESHOLD, -1.0):
+    for threshold in (_LOWER_THRESHOLD, -1.0):
         if tables.blocks.chars[is_kept].sum() >= _FEW_CHARS:
             break
         is_kept = likely > threshold
