@@ -1,6 +1,6 @@
 """Selects the blocks of a page that are its content: by their likelihoods, by other extractors if uncertain, and by the
-structure of articles. Lists, tables, code, quotes and captions inside an article stay, unless they are links or known
-boilerplate."""
+structure of articles. Lists, tables, code, quotes and captions inside an article stay, unless they are links or named
+as no content."""
 
 from __future__ import annotations
 
@@ -37,8 +37,6 @@ _UNIT_LINKS, _UNIT_LIKELY = 0.5, 0.03
 _FACTS_LINKS = 0.8
 #: An element that is named for sharing and is half quotation is a post that the article quotes.
 _QUOTE, _SHARE, _QUOTED = NUMBER["blockquote"], HINT["share"], 0.5
-_BOILERPLATE = FURNITURE | sum(HINT[name] for name in "nav footer edit tool contents meta".split())
-_BOILERPLATE_TAGS = mark_tags("nav aside footer form button")
 #: Elements that are removed inside an article, if they are less than this share of it. A heading's id names its
 #: subject, so headings stay.
 _TAKEN_OUT = sum(HINT[name] for name in "newsletter cookie share edit".split())
@@ -151,8 +149,7 @@ def _with_units(tables: Tables, likely: Likely, is_kept: NDArray[np.bool_]) -> N
         quoted = _sums(covered(first[quotes], last[quotes], len(likely)) * block.chars)
         posts = (quoted[last] - quoted[first]) / chars >= _QUOTED
         hints = np.where(posts, hints & ~_SHARE, hints)
-    bad = ((hints & _BOILERPLATE) != 0) | _BOILERPLATE_TAGS[element.tag]
-    inside_bad = nearest(tables, bad & is_holder) > common_holder
+    inside_bad = nearest(tables, ((hints & FURNITURE) != 0) & is_holder) > common_holder
     is_inside = (element.first >= begins) & (element.last <= ends)
     notes = _NOTES[element.tag] & (element.first >= begins) & (element.last <= element.last[common_holder])
     facts = _FACTS[element.tag] & (element.first >= element.first[common_holder]) & (element.last <= begins)
