@@ -16,8 +16,8 @@ from cc_pipeline.documents.html.tables import Tables
 from cc_pipeline.documents.html.tags import HINT, NUMBER
 
 Likely = NDArray[np.float32]
-#: The weight of another extractor's opinion (ours is 1), and a function that returns its text.
-Opinion = tuple[float, Callable[[], str | None]]
+#: Returns the text that another extractor finds.
+Opinion = Callable[[], str | None]
 
 #: Blocks of a greater likelihood are kept; the lower threshold is used if that leaves too little, then none.
 _THRESHOLD, _LOWER_THRESHOLD = 0.45, 0.15
@@ -26,6 +26,8 @@ _FEW_CHARS = 200
 #: A page is uncertain if a greater share of its possible content is less than sure.
 _UNCERTAIN_SHARE = 0.12
 _MAYBE, _SURE = 0.2, 0.8
+#: The weight of another extractor's opinion (ours is 1), chosen by cross-validation.
+_WEIGHT = 0.5
 #: Blocks of a greater likelihood are agreed on, and the share of their characters that another extractor must have.
 _AGREED, _NOT_LOST = 0.5, 0.5
 #: Elements that stay inside an article unless they are mostly links, or almost certainly no content.
@@ -42,8 +44,9 @@ _QUOTE, _SHARE, _QUOTED = NUMBER["blockquote"], HINT["share"], 0.5
 _TAKEN_OUT = sum(HINT[name] for name in "newsletter cookie share edit".split())
 _SMALL = 0.2
 _HEADINGS = mark_tags("h1 h2 h3 h4 h5 h6")
-#: A heading of a greater likelihood, by the model or by all extractors, stays if its text does.
-_SUBHEADINGS, _HEADING_LIKELY = mark_tags("h2 h3 h4 h5 h6"), 0.15
+#: A heading of a greater likelihood, by the model or by all extractors, stays if its text does; so do headlines that
+#: are links if there are so many: they make a list of articles.
+_SUBHEADINGS, _HEADING_LIKELY, _HEADLINES = mark_tags("h2 h3 h4 h5 h6"), 0.15, 3
 #: Characters outside links of a block that an article may begin or end with.
 _TEXT = 25
 _WORD = re.compile(r"\w+")
@@ -72,16 +75,15 @@ def content_of(tables: Tables, likely: Likely, opinions: Sequence[Opinion] = ())
         return Content(tables, np.zeros(0, np.bool_))
     model_likely = likely
     if is_uncertain(tables, likely):
-        votes = [(1.0, likely.astype(np.float64))]
+        votes = [likely.astype(np.float64)]
         agreed = tables.blocks.chars.astype(np.float64) * (likely > _AGREED)
-        for weight, find in opinions:
+        for find in opinions:
             if text := find():
                 share = _shares(tables, text)
                 if len(votes) == 1 or (agreed * share).sum() >= _NOT_LOST * agreed.sum():
-                    votes.append((weight, share))
+                    votes.append(share)
                     agreed = agreed * share
-        weights, shares = zip(*votes, strict=True)
-        likely = np.average(shares, 0, weights).astype(np.float32)
+        likely = np.average(votes, 0, [1.0, *[_WEIGHT] * (len(votes) - 1)]).astype(np.float32)
     is_kept = _with_units(tables, likely, likely > _THRESHOLD)
     for threshold in (_LOWER_THRESHOLD, -1.0):
         if tables.blocks.chars[is_kept].sum() >= _FEW_CHARS:
@@ -177,8 +179,10 @@ def _with_headings(tables: Tables, likely: Likely, is_kept: NDArray[np.bool_]) -
     stays = np.append(is_kept[texts], False)[following] & (likely[places] > _HEADING_LIKELY)
     follows_text = places > np.argmax(is_kept)
     with_headings = is_kept.copy()
-    with_headings[places[stays & (_SUBHEADINGS[block.kind[places]] | follows_text)]] = True
-    return with_headings
+    is_sub = _SUBHEADINGS[block.kind]
+    with_headings[places[stays & (is_sub[places] | follows_text)]] = True
+    headlines = np.append(is_kept[1:], False) & is_sub & (block.linked >= block.chars)
+    return with_headings | headlines if headlines.sum() >= _HEADLINES else with_headings
 
 
 def _sums(values: NDArray[np.generic]) -> NDArray[np.float64]:
