@@ -27,7 +27,7 @@ _FEW_CHARS = 200
 _UNCERTAIN_SHARE = 0.12
 _MAYBE, _SURE = 0.2, 0.8
 #: The weight of another extractor's opinion (ours is 1), chosen by cross-validation.
-_WEIGHT = 0.5
+_WEIGHT = 2 / 3
 #: Blocks of a greater likelihood are agreed on, and the share of their characters that another extractor must have.
 _AGREED, _NOT_LOST = 0.5, 0.5
 #: Elements that stay inside an article unless they are mostly links, or almost certainly no content.
@@ -44,9 +44,8 @@ _QUOTE, _SHARE, _QUOTED = NUMBER["blockquote"], HINT["share"], 0.5
 _TAKEN_OUT = sum(HINT[name] for name in "newsletter cookie share edit".split())
 _SMALL = 0.2
 _HEADINGS = mark_tags("h1 h2 h3 h4 h5 h6")
-#: A heading of a greater likelihood, by the model or by all extractors, stays if its text does; so do headlines that
-#: are links if there are so many: they make a list of articles.
-_SUBHEADINGS, _HEADING_LIKELY, _HEADLINES = mark_tags("h2 h3 h4 h5 h6"), 0.15, 3
+#: A heading of a greater likelihood, by the model or by all extractors, stays if its text does.
+_SUBHEADINGS, _HEADING_LIKELY = mark_tags("h2 h3 h4 h5 h6"), 0.15
 #: Characters outside links of a block that an article may begin or end with.
 _TEXT = 25
 _WORD = re.compile(r"\w+")
@@ -179,10 +178,8 @@ def _with_headings(tables: Tables, likely: Likely, is_kept: NDArray[np.bool_]) -
     stays = np.append(is_kept[texts], False)[following] & (likely[places] > _HEADING_LIKELY)
     follows_text = places > np.argmax(is_kept)
     with_headings = is_kept.copy()
-    is_sub = _SUBHEADINGS[block.kind]
-    with_headings[places[stays & (is_sub[places] | follows_text)]] = True
-    headlines = np.append(is_kept[1:], False) & is_sub & (block.linked >= block.chars)
-    return with_headings | headlines if headlines.sum() >= _HEADLINES else with_headings
+    with_headings[places[stays & (_SUBHEADINGS[block.kind[places]] | follows_text)]] = True
+    return with_headings
 
 
 def _sums(values: NDArray[np.generic]) -> NDArray[np.float64]:
