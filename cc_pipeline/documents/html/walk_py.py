@@ -310,7 +310,8 @@ class _Attributes:
         self.hints = _hints(given)
         self.hides = _style_hides(given.get("style", b""))
         self.hidden = given.get("hidden", b"until-found").lower() != b"until-found" or "popover" in given
-        self.aside = _hints_of(self.classes) & HINT["edit"] and not {b"mw-editsection", b"editsection"}.isdisjoint(self.classes.lower().split())
+        names = self.classes.lower().split() if _hints_of(self.classes) & HINT["edit"] else []
+        self.aside = not {b"mw-editsection", b"editsection"}.isdisjoint(names)
         self.copy = given.get("aria-hidden") == b"true"
         self.linked, self.open, self.id = "href" in given, "open" in given, "id" in given
         self.shadow = given.get("shadowrootmode", b"").lower() in (b"open", b"closed")

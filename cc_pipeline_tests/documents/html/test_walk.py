@@ -30,7 +30,10 @@ SHADOW = "<template shadowrootmode={}>in <a href=s>shadow</a></template>"
         ("a<p style='visibility:hidden'>b</p><p style='visibility: collapse'>c</p>d", "ad"),
         ("a<p hidden style='display:block'>b</p><p hidden=until-found>c</p><p hidden=hidden>d", "a b c"),
         ("<html hidden><body style='display:none'>a", "a"),
-        ("a<dialog>b</dialog><div popover>b</div><dialog open>c</dialog><details><summary>d</summary>e</details>", "a c d e"),
+        (
+            "a<dialog>b</dialog><div popover>b</div><dialog open>c</dialog><details><summary>d</summary>e</details>",
+            "a c d e",
+        ),
         ("a<p><b hidden>b</b>c<i style='display:none'>d</i>e", "a ce"),
         ("a<iframe>b</iframe><video>c</video><noframes>d</noframes><template>e</template>f", "a f"),
         (
