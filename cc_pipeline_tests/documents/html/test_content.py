@@ -17,7 +17,7 @@ from cc_pipeline.documents.html.content import (
     main_content,
 )
 from cc_pipeline.documents.html.content_selection import content_of
-from cc_pipeline.documents.html.features import holders, take_neighbours, windows
+from cc_pipeline.documents.html.features import holders, nearest, take_neighbours, windows
 from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.settings import EXTRACTORS
@@ -188,6 +188,11 @@ def test_what_lies_around_a_block_is_what_plain_loops_find(markup: str) -> None:
     chain = holders(seen)
     near = np.stack(take_neighbours(np.arange(count, dtype=np.float32)), 1).tolist()
     low, high = windows(count, np.array([1, 4]))
+    is_even = np.arange(len(element.tag)) % 2 == 0
+    expected: list[int] = []
+    for row, parent in enumerate(element.parent.tolist()):
+        expected.append(row if is_even[row] else expected[parent] if parent >= 0 else -1)
+    assert nearest(seen, is_even).tolist() == expected
     for block in range(count):
         row = int(seen.blocks.element[block])
         for found in chain[:, block].tolist():
