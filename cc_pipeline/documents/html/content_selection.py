@@ -19,8 +19,8 @@ Likely = NDArray[np.float32]
 #: Returns the text that another extractor finds.
 Opinion = Callable[[], str | None]
 
-#: Blocks of a greater likelihood are kept; the lower threshold is used if that leaves too little, then none.
-_THRESHOLD, _LOWER_THRESHOLD = 0.45, 0.15
+#: Blocks of a greater likelihood are kept; the lower thresholds are used if that leaves too little.
+_THRESHOLD, _LOWER_THRESHOLD, _LOWEST_THRESHOLD = 0.45, 0.15, 0.03
 #: A main content of fewer characters is not credible.
 _FEW_CHARS = 200
 #: A page is uncertain if a greater share of its possible content is less than sure.
@@ -84,7 +84,7 @@ def content_of(tables: Tables, likely: Likely, opinions: Sequence[Opinion] = ())
                     agreed = agreed * share
         likely = np.average(votes, 0, [1.0, *[_WEIGHT] * (len(votes) - 1)]).astype(np.float32)
     is_kept = _with_units(tables, likely, likely > _THRESHOLD)
-    for threshold in (_LOWER_THRESHOLD, -1.0):
+    for threshold in (_LOWER_THRESHOLD, _LOWEST_THRESHOLD, -1.0):
         if tables.blocks.chars[is_kept].sum() >= _FEW_CHARS:
             break
         is_kept = likely > threshold
