@@ -40,7 +40,7 @@ def read_page_metadata(page: PageInput, limits: Limits, document: HtmlDocument) 
     resolve = document.resolve
     ld, metas = json_ld(document.json_ld, limits, document.flags), Metas(document.meta_tags)
     facts = Facts(document.page, resolve, limits)
-    links = relation_links(document.facts, resolve, RELATION_WORDS)
+    links = relation_links(document.facts_by_tag["link"], resolve, RELATION_WORDS)
     related = _read_relation_columns(page, resolve, document.meta_tags, links, facts.refreshes)
     own = OwnAddresses((page.url, related["canonical_url"], *metas.graph.get("ogurl", ())[:1]), resolve)
     nodes = Nodes(ld.values, own)

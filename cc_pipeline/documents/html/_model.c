@@ -632,32 +632,6 @@ static PyObject *set_up(PyObject *self, PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
-/* nearest(parents, wanted): for each row, by int32, the nearest one up its parents, or itself, that is wanted; or -1. */
-static PyObject *nearest(PyObject *self, PyObject *arguments) {
-    (void)self;
-    Py_buffer parents, wanted;
-    PyObject *answer = NULL;
-    if (!PyArg_ParseTuple(arguments, "y*y*", &parents, &wanted)) return NULL;
-    const int32_t *parent = parents.buf;
-    const uint8_t *is_wanted = wanted.buf;
-    if (parents.len != wanted.len * (Py_ssize_t)sizeof(int32_t)) {
-        PyErr_SetString(PyExc_ValueError, "a parent and a mark for each row");
-        goto done;
-    }
-    answer = PyBytes_FromStringAndSize(NULL, parents.len);
-    if (answer == NULL) goto done;
-    int32_t *found = (int32_t *)PyBytes_AS_STRING(answer);
-    for (Py_ssize_t row = 0; row < wanted.len; row++) {
-        if (is_wanted[row]) found[row] = (int32_t)row;
-        else found[row] = parent[row] >= 0 && parent[row] < row ? found[parent[row]] : -1;
-    }
-done:
-    PyBuffer_Release(&parents);
-    PyBuffer_Release(&wanted);
-    return answer;
-}
-
 MODULE(_model, NOTHING_FIRST,
     {"likelihoods", likelihoods, METH_VARARGS, "How likely each block is content, and the numbers by which that was found."},
-    {"nearest", nearest, METH_VARARGS, "For each row the nearest one up its parents that is wanted."},
     {"set_up", set_up, METH_VARARGS, "Takes the numbers of tags and hints. Before all else."})

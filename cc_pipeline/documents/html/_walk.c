@@ -95,7 +95,7 @@ typedef struct {
     Py_ssize_t links_left, metas_left, facts_left, most_attributes, most_value_chars;
     int32_t facts;
     int links_cut, metas_cut, facts_cut, references;
-    PyObject *bound, *parse, *kept; /* kept: what keeps trees alive */
+    PyObject *bound, *parse, *inner_root; /* inner_root: that of the last noscript, whose tree it keeps alive */
 } Walk;
 
 static void *row(const Rows *rows, size_t at) { return (char *)rows->data + at * rows->size; }
@@ -367,11 +367,13 @@ static int is_word(Text letters, size_t size, const char *word) {
     return 1;
 }
 
+static int is_blank(uint8_t character) { return character == ' ' || (character >= '\t' && character <= '\r'); }
+
 /* Whether a list of words has a word, whatever its case. */
 static int has_word(Text value, size_t length, const char *word) {
     const size_t size = strlen(word);
     for (size_t at = 0, from = 0; at <= length; at++) {
-        if (at < length && value[at] != ' ' && (value[at] < '\t' || value[at] > '\r')) continue;
+        if (at < length && !is_blank(value[at])) continue;
         if (at - from == size && is_word(value + from, size, word)) return 1;
         from = at + 1;
     }
@@ -384,7 +386,7 @@ static int style_hides(Text value, size_t length) {
     for (size_t at = 0; at < length; at++) {
         char said[24] = "";
         for (size_t size = 0; at < length && value[at] != ';'; at++) {
-            if (!space[value[at]] && size < sizeof(said) - 1) said[size++] = (char)(value[at] >= 'A' && value[at] <= 'Z' ? value[at] + 32 : value[at]);
+            if (!is_blank(value[at]) && size < sizeof(said) - 1) said[size++] = (char)(value[at] >= 'A' && value[at] <= 'Z' ? value[at] + 32 : value[at]);
         }
         if (strncmp(said, "display:", 8) == 0) display = strncmp(said + 8, "none", 4) == 0 && (!said[12] || said[12] == '!') ? 1 : -1;
         else if (strncmp(said, "visibility:", 11) == 0) hidden = strncmp(said + 11, "hidden", 6) == 0 || strncmp(said + 11, "collapse", 8) == 0;
@@ -437,8 +439,11 @@ static void read_attributes(Node node, Attributes *found) {
                 found->class_length = length;
             } else if (text_is(name, size, "style")) found->style = style_hides(value, length);
             break;
-        case 6: if (text_is(name, size, "hidden")) found->hidden = !(length == 11 && is_word(value, 11, "until-found")); break;
-        case 7: found->references |= text_is(name, size, "itemref"); break;
+        case 6: if (text_is(name, size, "hidden")) found->hidden |= !(length == 11 && is_word(value, 11, "until-found")); break;
+        case 7:
+            found->references |= text_is(name, size, "itemref");
+            found->hidden |= text_is(name, size, "popover");
+            break;
         case 8:
             if (text_is(name, size, "itemprop")) {
                 found->hints |= hints_of(value, length) & ~byline;
@@ -649,8 +654,7 @@ static int children_of_noscript(Walk *walk, Node *child) {
     *child = NULL;
     if (root != NULL && root != Py_None && (address = PyObject_GetAttrString(root, "mem_id")) != NULL) *child = (Node)PyLong_AsVoidPtr(address);
     Py_XDECREF(address);
-    if (root != NULL && PyList_Append(walk->kept, root)) Py_CLEAR(root); /* its tree is there as long as it is */
-    Py_XDECREF(root);
+    Py_XSETREF(walk->inner_root, root); /* there is no noscript within one */
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -851,8 +855,7 @@ static PyObject *walked(PyObject *self, PyObject *arguments) {
     const size_t sizes[] = {sizeof(Element), sizeof(Block), sizeof(Frame), sizeof(Mark), sizeof(int32_t), sizeof(uint64_t), 1, 1, 1};
     for (size_t at = 0; at < sizeof(rows) / sizeof(rows[0]); at++) rows[at]->size = sizes[at];
     PyObject *result = NULL;
-    walk.kept = PyList_New(0);
-    if (walk.kept != NULL && walk_from(&walk, (Node)(uintptr_t)root) == 0) {
+    if (walk_from(&walk, (Node)(uintptr_t)root) == 0) {
         result = Py_BuildValue("(NNy#NNNiOOOO)", text_from(&walk.texts[0].bytes), text_from(&walk.texts[1].bytes),
                                walk.seams.data ? walk.seams.data : "", (Py_ssize_t)(walk.seams.used * sizeof(int32_t)), marks_of(&walk, 1),
                                marks_of(&walk, 0), content_of(&walk), walk.deepest, walk.references ? Py_True : Py_False, walk.links_cut ? Py_True : Py_False,
@@ -864,7 +867,7 @@ static PyObject *walked(PyObject *self, PyObject *arguments) {
         Py_XDECREF(mark->raw);
     }
     for (size_t at = 0; at < sizeof(rows) / sizeof(rows[0]); at++) PyMem_Free(rows[at]->data);
-    Py_XDECREF(walk.kept);
+    Py_XDECREF(walk.inner_root);
     return result;
 }
 

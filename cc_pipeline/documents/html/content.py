@@ -19,9 +19,6 @@ Extractor = Literal["fast", "auto", "quality"]
 #: ``auto`` uses only the fast extractor for pages of more characters: trafilatura needs a second for each ten megabytes
 #: of plain markup, and far longer for unusual markup.
 _AUTO_CHARS = 2_000_000
-#: The weights of other extractors for an uncertain page (ours is 1), chosen by cross-validation: resiliparse alone,
-#: beside trafilatura, and trafilatura.
-_RESILIPARSE, _RESILIPARSE_BESIDE, _TRAFILATURA = 0.75, 0.5, 1.0
 _LIMITS = Limits()
 _T = TypeVar("_T")
 
@@ -94,11 +91,8 @@ def _select_by_model(document: HtmlDocument, markup: str, extractor: Extractor) 
 def opinions(markup: str, extractor: Extractor) -> list[Opinion]:
     """Returns the other extractors for an uncertain page."""
     uses_trafilatura = extractor == "auto" and len(markup) <= _AUTO_CHARS
-    weight = _RESILIPARSE_BESIDE if uses_trafilatura else _RESILIPARSE
-    weighted_opinions: list[Opinion] = [(weight, lambda: _try_extract(partial(_resiliparse_text, markup)))]
-    if uses_trafilatura:
-        weighted_opinions.append((_TRAFILATURA, lambda: _try_extract(partial(_trafilatura_text, markup))))
-    return weighted_opinions
+    extractors = (_resiliparse_text, _trafilatura_text) if uses_trafilatura else (_resiliparse_text,)
+    return [partial(_try_extract, partial(extract_text, markup)) for extract_text in extractors]
 
 
 def _resiliparse_text(markup: str) -> str:

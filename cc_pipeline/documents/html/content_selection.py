@@ -1,6 +1,6 @@
 """Selects the blocks of a page that are its content: by their likelihoods, by other extractors if uncertain, and by the
-structure of articles. Lists, tables, code, quotes and captions inside an article stay, unless they are links or known
-boilerplate."""
+structure of articles. Lists, tables, code, quotes and captions inside an article stay, unless they are links or named
+as no content."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from cc_pipeline.documents.html.tables import Tables
 from cc_pipeline.documents.html.tags import HINT, NUMBER
 
 Likely = NDArray[np.float32]
-#: The weight of another extractor's opinion (ours is 1), and a function that returns its text.
-Opinion = tuple[float, Callable[[], str | None]]
+#: Returns the text that another extractor finds.
+Opinion = Callable[[], str | None]
 
 #: Blocks of a greater likelihood are kept; the lower thresholds are used if that leaves too little.
 _THRESHOLD, _LOWER_THRESHOLD, _LOWEST_THRESHOLD = 0.45, 0.15, 0.03
@@ -26,36 +26,26 @@ _FEW_CHARS = 200
 #: A page is uncertain if a greater share of its possible content is less than sure.
 _UNCERTAIN_SHARE = 0.12
 _MAYBE, _SURE = 0.2, 0.8
+#: The weight of another extractor's opinion (ours is 1), chosen by cross-validation.
+_WEIGHT = 2 / 3
 #: Blocks of a greater likelihood are agreed on, and the share of their characters that another extractor must have.
 _AGREED, _NOT_LOST = 0.5, 0.5
 #: Elements that stay inside an article unless they are mostly links, or almost certainly no content.
 _UNITS = mark_tags("ul ol dl table pre blockquote figcaption menu")
-#: Lists after the text in the same element are often notes, and need a greater likelihood; so do tables and definition
-#: lists before the text, which are often boxes of facts.
-_NOTES = mark_tags("ol ul")
-_FACTS = mark_tags("table dl")
-_UNIT_LINKS, _UNIT_LIKELY, _NOTES_LIKELY, _FACTS_LIKELY, _BLOCK_LIKELY = 0.5, 0.03, 0.1, 0.05, 0.01
+#: Of the element that holds the text, lists and quotes after it stay too, and boxes of facts before it.
+_NOTES, _FACTS = mark_tags("ol ul blockquote"), mark_tags("table dl")
+_UNIT_LINKS, _UNIT_LIKELY = 0.5, 0.03
 #: The share of links allowed in a box that is named for its facts.
 _FACTS_LINKS = 0.8
-#: All blocks of a unit of a greater likelihood are kept. A quotation has its author or its date in a link, so its
-#: threshold is lower.
-_UNIT_WHOLE, _QUOTE_WHOLE = 0.3, 0.15
 #: An element that is named for sharing and is half quotation is a post that the article quotes.
 _QUOTE, _SHARE, _QUOTED = NUMBER["blockquote"], HINT["share"], 0.5
-_BOILERPLATE = FURNITURE | sum(HINT[name] for name in "nav footer edit tool contents meta".split())
-_BOILERPLATE_TAGS = mark_tags("nav aside footer form button")
-#: Elements that are removed inside an article, if they are less than this share of it; or have fewer characters, and
-#: are less than half: in a short Chinese text an English box is a large share. A heading's id names its subject, so
-#: headings stay.
+#: Elements that are removed inside an article, if they are less than this share of it. A heading's id names its
+#: subject, so headings stay.
 _TAKEN_OUT = sum(HINT[name] for name in "newsletter cookie share edit".split())
-_SMALL, _SMALL_CHARS, _HALF = 0.2, 150, 0.5
+_SMALL = 0.2
 _HEADINGS = mark_tags("h1 h2 h3 h4 h5 h6")
-#: A form is removed too, with the box around it if that has at most so many characters. More forms belong to the page:
-#: one a post, one a product.
-_FORM, _FEW_FORMS, _BOX_CHARS = NUMBER["form"], 2, 300
-#: A heading of a greater likelihood, by the model or by all extractors, stays if its text does; so do headlines that
-#: are links if there are so many: they make a list of articles.
-_SUBHEADINGS, _HEADING_LIKELY, _HEADLINES = mark_tags("h2 h3 h4 h5 h6"), 0.15, 3
+#: A heading of a greater likelihood, by the model or by all extractors, stays if its text does.
+_SUBHEADINGS, _HEADING_LIKELY = mark_tags("h2 h3 h4 h5 h6"), 0.15
 #: Characters outside links of a block that an article may begin or end with.
 _TEXT = 25
 _WORD = re.compile(r"\w+")
@@ -84,16 +74,15 @@ def content_of(tables: Tables, likely: Likely, opinions: Sequence[Opinion] = ())
         return Content(tables, np.zeros(0, np.bool_))
     model_likely = likely
     if is_uncertain(tables, likely):
-        votes = [(1.0, likely.astype(np.float64))]
+        votes = [likely.astype(np.float64)]
         agreed = tables.blocks.chars.astype(np.float64) * (likely > _AGREED)
-        for weight, find in opinions:
+        for find in opinions:
             if text := find():
                 share = _shares(tables, text)
                 if len(votes) == 1 or (agreed * share).sum() >= _NOT_LOST * agreed.sum():
-                    votes.append((weight, share))
+                    votes.append(share)
                     agreed = agreed * share
-        weights, shares = zip(*votes, strict=True)
-        likely = np.average(shares, 0, weights).astype(np.float32)
+        likely = np.average(votes, 0, [1.0, *[_WEIGHT] * (len(votes) - 1)]).astype(np.float32)
     is_kept = _with_units(tables, likely, likely > _THRESHOLD)
     for threshold in (_LOWER_THRESHOLD, _LOWEST_THRESHOLD, -1.0):
         if tables.blocks.chars[is_kept].sum() >= _FEW_CHARS:
@@ -161,8 +150,7 @@ def _with_units(tables: Tables, likely: Likely, is_kept: NDArray[np.bool_]) -> N
         quoted = _sums(covered(first[quotes], last[quotes], len(likely)) * block.chars)
         posts = (quoted[last] - quoted[first]) / chars >= _QUOTED
         hints = np.where(posts, hints & ~_SHARE, hints)
-    bad = ((hints & _BOILERPLATE) != 0) | _BOILERPLATE_TAGS[element.tag]
-    inside_bad = nearest(tables, bad & is_holder) > common_holder
+    inside_bad = nearest(tables, ((hints & FURNITURE) != 0) & is_holder) > common_holder
     is_inside = (element.first >= begins) & (element.last <= ends)
     notes = _NOTES[element.tag] & (element.first >= begins) & (element.last <= element.last[common_holder])
     facts = _FACTS[element.tag] & (element.first >= element.first[common_holder]) & (element.last <= begins)
@@ -170,18 +158,10 @@ def _with_units(tables: Tables, likely: Likely, is_kept: NDArray[np.bool_]) -> N
     is_infobox = (element.hints & HINT["infobox"]) != 0
     units &= (links[last] - links[first]) / chars <= np.where(is_infobox, _FACTS_LINKS, _UNIT_LINKS)
     mean = (weighed[last] - weighed[first]) / chars
-    units &= mean > np.where(is_inside, _UNIT_LIKELY, np.where(facts, _FACTS_LIKELY, _NOTES_LIKELY))
-    complete_units = units & (mean > np.where(quotes, _QUOTE_WHOLE, _UNIT_WHOLE))
-    is_kept = is_kept | (covered(first[units], last[units], len(likely)) & (likely > _BLOCK_LIKELY))
-    is_kept = is_kept | covered(first[complete_units], last[complete_units], len(likely))
+    units &= mean > _UNIT_LIKELY
+    is_kept = is_kept | covered(first[units], last[units], len(likely))
     removed = ((hints & _TAKEN_OUT) != 0) & ~_HEADINGS[element.tag]
-    forms = np.flatnonzero((element.tag == _FORM) & is_holder & is_inside)
-    if 0 < len(forms) <= _FEW_FORMS:
-        boxes = element.holder[element.parent[forms]]
-        removed[forms] = True
-        removed[boxes[chars[boxes] <= _BOX_CHARS]] = True
-    whole_text = block.chars[is_kept].sum()
-    small = chars < max(_SMALL * whole_text, min(_SMALL_CHARS, _HALF * whole_text))
+    small = chars < _SMALL * block.chars[is_kept].sum()
     out = nearest(tables, removed & small) > common_holder
     return np.asarray(is_kept & ~out[block.element])
 
@@ -191,7 +171,6 @@ def _with_headings(tables: Tables, likely: Likely, is_kept: NDArray[np.bool_]) -
     other text."""
     block = tables.blocks
     is_heading = _HEADINGS[block.kind]
-    is_sub = _SUBHEADINGS[block.kind]
     # the block after each heading: the next one that is no heading
     texts = np.flatnonzero(~is_heading)
     places = np.flatnonzero(is_heading)
@@ -199,9 +178,8 @@ def _with_headings(tables: Tables, likely: Likely, is_kept: NDArray[np.bool_]) -
     stays = np.append(is_kept[texts], False)[following] & (likely[places] > _HEADING_LIKELY)
     follows_text = places > np.argmax(is_kept)
     with_headings = is_kept.copy()
-    with_headings[places[stays & (is_sub[places] | follows_text)]] = True
-    headlines = np.append(is_kept[1:], False) & is_sub & (block.linked >= block.chars)
-    return with_headings | headlines if headlines.sum() >= _HEADLINES else with_headings
+    with_headings[places[stays & (_SUBHEADINGS[block.kind[places]] | follows_text)]] = True
+    return with_headings
 
 
 def _sums(values: NDArray[np.generic]) -> NDArray[np.float64]:

@@ -4,13 +4,11 @@ The trees of ``model.py`` decide by them."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cc_pipeline import compiled
 from cc_pipeline.documents.html.tables import CLOSED, Tables
 from cc_pipeline.documents.html.tags import BESIDE, BYLINE, HINT, INSIDE_BIT, NUMBER, OTHERS
 
@@ -77,7 +75,7 @@ def _sums(values: _Numbers) -> _Floats:
     return np.concatenate(([0.0], np.cumsum(values, dtype=np.float64)))
 
 
-def units_of(tables: Tables) -> NDArray[np.int32]:
+def units_of(tables: Tables) -> _Ints:
     """Returns for each block the row of the nearest list, table or definition list around it, -1 for none."""
     return nearest(tables, _UNITS[tables.elements.tag])[tables.blocks.element]
 
@@ -88,20 +86,13 @@ def covered(first: NDArray[Any], last: NDArray[Any], count: int) -> NDArray[np.b
     return np.asarray(np.cumsum(steps)[:count] > 0)
 
 
-def nearest_plainly(parents: NDArray[np.int32], matches: NDArray[np.bool_]) -> bytes:
-    """Returns for each row, as int32, itself or its nearest ancestor that is wanted; -1 for none."""
-    nearest_rows: list[int] = []
-    for row, (parent, is_match) in enumerate(zip(parents.tolist(), matches.tolist(), strict=True)):
-        nearest_rows.append(row if is_match else nearest_rows[parent] if parent >= 0 else -1)
-    return np.array(nearest_rows, np.int32).tobytes()
-
-
-_nearest: Callable[..., bytes] = compiled("documents.html._model", "nearest") or nearest_plainly
-
-
-def nearest(tables: Tables, matches: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """Returns for each element itself or the nearest element around it that is wanted; -1 for none."""
-    return np.frombuffer(_nearest(tables.elements.parent, matches), np.int32)
+def nearest(tables: Tables, matches: NDArray[np.bool_]) -> _Ints:
+    """Returns for each element the row of itself or the nearest element around it that matches; -1 for none."""
+    rows = np.append(np.where(matches, np.arange(len(matches)), tables.elements.parent), -1)
+    # each step doubles how far an element has looked; the row -1 is the last one, and its own
+    while not np.array_equal(rows, further := rows[rows]):
+        rows = further
+    return rows[:-1]
 
 
 def holders(tables: Tables) -> _Ints:

@@ -38,12 +38,11 @@ class PageLinks(NamedTuple):
     text_cut: bool
 
 
-def base_resolver(facts: list[Mark], url: str, charset: str) -> tuple[Callable[[str], Resolved], bool]:
+def base_resolver(bases: list[Mark], url: str, charset: str) -> tuple[Callable[[str], Resolved], bool]:
     """Returns the resolver of a page's references, and whether its ``base`` can be used: the first with an address
     counts."""
     resolve = browser_resolver(url, charset)
-    bases = (mark.attributes["href"] for mark in facts if mark.tag == "base" and "href" in mark.attributes)
-    written = next(bases, "")
+    written = next((mark.attributes["href"] for mark in bases if "href" in mark.attributes), "")
     if not written:
         return resolve, True
     base, host = resolve(written) if len(written) <= _BASE_CHARS else (None, None)
@@ -76,14 +75,13 @@ def page_links(
 
 
 def relation_links(
-    facts: list[Mark], resolve: Callable[[str], Resolved], words: frozenset[str]
+    marks: list[Mark], resolve: Callable[[str], Resolved], words: frozenset[str]
 ) -> list[tuple[str, str, dict[str, str]]]:
-    """Returns ``rel``, URL and attributes of the ``link`` elements that browsers see and that have one of the words in
-    ``rel``."""
+    """Returns ``rel``, URL and attributes of those ``link`` elements that have one of the words in ``rel``."""
     links = []
-    for mark in facts:
+    for mark in marks:
         rel, href = mark.attributes.get("rel", ""), mark.attributes.get("href", "#")
-        if mark.tag == "link" and href[:1] not in ("", "#") and not words.isdisjoint(rel.lower().split()):
+        if href[:1] not in ("", "#") and not words.isdisjoint(rel.lower().split()):
             url = resolve(href)[0]
             if url is not None:
                 links.append((rel, url, mark.attributes))

@@ -55,7 +55,7 @@ class WalkLimits(NamedTuple):
 class WalkOptions(NamedTuple):
     """``with_tables``: the tables of the main content are made; ``with_ids``: all elements with an id are marked.
     ``bound`` cuts the attributes of a tag to the limits; ``parse`` returns the root of the tree of what is in a
-    ``noscript``, if that has one."""
+    ``noscript``, if that has one; that tree is read before the next is asked for."""
 
     with_tables: bool
     with_ids: bool

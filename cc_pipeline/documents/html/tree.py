@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,7 +18,7 @@ from cc_pipeline.documents.html.bounds import bounded
 from cc_pipeline.documents.html.links import base_resolver, page_links
 from cc_pipeline.documents.html.marks import Mark, WalkedPage, WalkLimits, WalkOptions
 from cc_pipeline.documents.html.tables import Tables
-from cc_pipeline.documents.html.tree_builder import Built, build_shallow_tree, build_tree
+from cc_pipeline.documents.html.tree_builder import Built, build_again, build_shallow_tree, build_tree
 from cc_pipeline.documents.html.urls import Resolved, browser_resolver
 from cc_pipeline.documents.html.walk import walk
 from cc_pipeline.documents.page import Limits, Link
@@ -97,9 +98,13 @@ class HtmlDocument:
     page: WalkedPage | None = None
     resolve: Callable[[str], Resolved] = field(default=_NO_BASE)
 
-    @property
-    def facts(self) -> list[Mark]:
-        return self.page.facts if self.page is not None else []
+    @cached_property
+    def facts_by_tag(self) -> dict[str, list[Mark]]:
+        """The facts of each tag, in the order of the page."""
+        groups: dict[str, list[Mark]] = defaultdict(list)
+        for mark in self.page.facts if self.page is not None else ():
+            groups[mark.tag].append(mark)
+        return groups
 
     @cached_property
     def tables(self) -> Tables | None:
@@ -132,7 +137,7 @@ def parse_html(
     if markup is not full_markup:
         document.cut = markup
     _read_tags(document, limits)
-    document.resolve, is_base_usable = base_resolver(document.facts, url, charset)
+    document.resolve, is_base_usable = base_resolver(document.facts_by_tag["base"], url, charset)
     if not is_base_usable:
         document.flags.add("base_unusable")
     if links:
@@ -143,7 +148,7 @@ def parse_html(
 
 
 def _build(markup: bytes, limits: Limits, flags: set[str]) -> Built:
-    """Builds the tree of a page, or of the content of a ``noscript``."""
+    """Builds the tree of a page."""
     within_limits, work, is_small = bounded(markup, limits, flags)
     built = build_tree(within_limits, limits, flags, is_small=is_small)
     return built._replace(work=max(work, built.work))
@@ -160,8 +165,15 @@ def _walk(
             flags.add("attributes_cut")
         return cut
 
+    small_tree: LexborHTMLParser | None = None
+
     def parse(content: bytes) -> LexborNode | None:
-        return _build(content, limits, flags).tree.root
+        # pages have many small ones: a new tree for each takes ten times as long
+        nonlocal small_tree
+        within_limits, _, is_small = bounded(content, limits, flags)
+        small_tree = build_again(small_tree, within_limits) if is_small else None
+        tree = small_tree or build_tree(within_limits, limits, flags).tree
+        return tree.root
 
     def measure(tree: LexborHTMLParser) -> int:
         return _walk_tree(tree, WalkLimits(0, 0, 0, 0, 0, 0, 0), WalkOptions(False, False, dict, parse)).depth
@@ -187,19 +199,18 @@ def _walk_tree(tree: LexborHTMLParser, limits: WalkLimits, options: WalkOptions)
 
 def _read_tags(document: HtmlDocument, limits: Limits) -> None:
     """Reads title, meta tags, attributes of the root, scripts of data, and the text."""
-    page = document.page
+    page, facts = document.page, document.facts_by_tag
     assert page is not None
-    for mark in page.facts:
-        tag, attributes, raw = mark.tag, mark.attributes, mark.raw
-        if tag == "meta":
-            name = next((attributes[key] for key in META_KEYS if key in attributes), None)
-            document.meta_tags.append({"name": name, "content": attributes.get("content"), "attributes": attributes})
-        elif tag == "html":
-            document.html_attributes = document.html_attributes or attributes
-        elif tag == "title":
-            document.title = document.title or raw or None
-        elif tag == "script" and raw and split_content_type(attributes.get("type"))[0] == _JSON_LD:
-            document.json_ld.append(raw)
+    for attributes in (mark.attributes for mark in facts["meta"]):
+        name = next((attributes[key] for key in META_KEYS if key in attributes), None)
+        document.meta_tags.append({"name": name, "content": attributes.get("content"), "attributes": attributes})
+    document.html_attributes = next((mark.attributes for mark in facts["html"] if mark.attributes), {})
+    document.title = next((mark.raw for mark in facts["title"] if mark.raw), None)
+    document.json_ld = [
+        mark.raw
+        for mark in facts["script"]
+        if mark.raw and split_content_type(mark.attributes.get("type"))[0] == _JSON_LD
+    ]
     document.body_text = page.text[: limits.text_chars]
     if len(page.text) > limits.text_chars or len(document.title or "") > limits.text_chars:
         document.flags.add("text_cut")

@@ -103,6 +103,7 @@ def _open_library() -> ctypes.CDLL:
         "lxb_html_parser_tree_noi": (pointer, [pointer]),
         "lxb_html_tree_active_formatting_marker": (pointer, []),
         "lxb_html_document_clean": (None, [pointer]),
+        "lxb_html_document_parse": (status, [pointer, ctypes.c_char_p, ctypes.c_size_t]),
         "lxb_html_parse_chunk_prepare": (status, [pointer, pointer]),
         "lxb_html_parse_chunk_process": (status, [pointer, ctypes.c_char_p, ctypes.c_size_t]),
         "lxb_html_parse_chunk_end": (status, [pointer]),
@@ -175,6 +176,17 @@ def build_tree(markup: bytes, limits: Limits, flags: set[str], *, is_small: bool
     # The cut may be within a value: its words would be attributes.
     kept_markup = bounded(kept_markup, limits, flags).markup
     return Built(LexborHTMLParser(kept_markup, scripting=True), kept_markup, work)
+
+
+def build_again(tree: LexborHTMLParser | None, markup: bytes) -> LexborHTMLParser:
+    """Builds the tree of small markup in the place of another small tree, whose nodes become invalid."""
+    if _lexbor is None or tree is None:
+        return LexborHTMLParser(markup, scripting=True)
+    document = _document(_lexbor, tree)
+    _lexbor.lxb_html_document_clean(document)
+    if status := _lexbor.lxb_html_document_parse(document, markup, len(markup)):
+        raise RuntimeError(f"the page cannot be parsed: Lexbor's status {status}")
+    return tree
 
 
 def build_shallow_tree(

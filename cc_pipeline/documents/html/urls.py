@@ -42,7 +42,6 @@ def browser_resolver(base: str, charset: str = "UTF-8") -> Callable[[str], Resol
     ``charset`` is the page's, by the standard's name: browsers write queries in it."""
     page_url = _parsed(base)
     parse = can_ada.parse if page_url is None else page_url.__add__
-    hosts: dict[str, str | None] = {}
     by_charset = charset in QUERY_ENCODINGS
 
     def resolve(value: str) -> Resolved:
@@ -52,10 +51,7 @@ def browser_resolver(base: str, charset: str = "UTF-8") -> Callable[[str], Resol
                 parsed_url = parse(_with_query(value, charset))
         except _NO_URL:
             return None, None
-        name = parsed_url.hostname
-        if name not in hosts:
-            hosts[name] = _bare(name)
-        return parsed_url.href, hosts[name]
+        return parsed_url.href, _bare(parsed_url.hostname)
 
     return resolve
 
@@ -102,15 +98,13 @@ def _with_query(value: str, charset: str) -> str:
 def host_of(url: str) -> str | None:
     """Returns the host of an absolute URL with an authority: ASCII, lower case, without user, port or brackets."""
     authority = _AUTHORITY.match(url)
-    return _host(authority.group(1)) if authority else None
-
-
-@lru_cache(maxsize=65_536)
-def _host(authority: str) -> str | None:
-    host = authority.rpartition("@")[2]
+    if authority is None:
+        return None
+    host = authority.group(1).rpartition("@")[2]
     return _bare(host if host.startswith("[") else host.partition(":")[0])
 
 
+@lru_cache(maxsize=65_536)
 def _bare(host: str) -> str | None:
     """Returns a host as in the index: ASCII, lower case, without brackets and final dot."""
     if host.startswith("["):

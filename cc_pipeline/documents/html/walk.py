@@ -1,9 +1,9 @@
 """The walk over a page: each node is visited once. What a browser shows is decided here, for all texts of the page.
 
-Not shown is what the HTML standard does not render (15.3.1): ``hidden``, ``template``, ``noscript``, a closed dialog,
-and what an inline style does not display or makes invisible. A declarative shadow tree is shown before its host's
-children. As readers can open it, what is in a closed ``details`` is shown; so are a hidden ``html`` and ``body``, which
-a script shows. The document of 2012 also has the links and meta tags in a ``noscript``.
+Not shown is what the HTML standard does not render (15.3.1): ``hidden``, ``template``, ``noscript``, a closed dialog
+or popover, and what an inline style does not display or makes invisible. A declarative shadow tree is shown before its
+host's children. As readers can open it, what is in a closed ``details`` is shown; so are a hidden ``html`` and
+``body``, which a script shows. The document of 2012 also has the links and meta tags in a ``noscript``.
 
 The main content has less than a browser shows: no choices, drawings, readings of ruby, links to edit, and no copies for
 those who see (``aria-hidden``). Its blocks are runs of text without a boundary: no block-level element, no two line

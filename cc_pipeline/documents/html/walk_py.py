@@ -21,6 +21,7 @@ from cc_pipeline.documents.html.tags import (
     FACT,
     FOREIGN,
     FOREIGN_ROLES,
+    HINT,
     HINT_WORDS,
     HOST,
     IMAGE,
@@ -308,8 +309,9 @@ class _Attributes:
         self.classes, kind = given.get("class", b""), given.get("type", b"")
         self.hints = _hints(given)
         self.hides = _style_hides(given.get("style", b""))
-        self.hidden = "hidden" in given and given["hidden"].lower() != b"until-found"
-        self.aside = not {b"mw-editsection", b"editsection"}.isdisjoint(self.classes.lower().split())
+        self.hidden = given.get("hidden", b"until-found").lower() != b"until-found" or "popover" in given
+        names = self.classes.lower().split() if _hints_of(self.classes) & HINT["edit"] else []
+        self.aside = not {b"mw-editsection", b"editsection"}.isdisjoint(names)
         self.copy = given.get("aria-hidden") == b"true"
         self.linked, self.open, self.id = "href" in given, "open" in given, "id" in given
         self.shadow = given.get("shadowrootmode", b"").lower() in (b"open", b"closed")

@@ -30,7 +30,10 @@ SHADOW = "<template shadowrootmode={}>in <a href=s>shadow</a></template>"
         ("a<p style='visibility:hidden'>b</p><p style='visibility: collapse'>c</p>d", "ad"),
         ("a<p hidden style='display:block'>b</p><p hidden=until-found>c</p><p hidden=hidden>d", "a b c"),
         ("<html hidden><body style='display:none'>a", "a"),
-        ("a<dialog>b</dialog><dialog open>c</dialog><details><summary>d</summary>e</details>", "a c d e"),
+        (
+            "a<dialog>b</dialog><div popover>b</div><dialog open>c</dialog><details><summary>d</summary>e</details>",
+            "a c d e",
+        ),
         ("a<p><b hidden>b</b>c<i style='display:none'>d</i>e", "a ce"),
         ("a<iframe>b</iframe><video>c</video><noframes>d</noframes><template>e</template>f", "a f"),
         (
@@ -63,7 +66,7 @@ def test_inline_tags_split_no_word() -> None:
     assert parsed.text["text"] == "The Wikipedia The Road to H2O"
     document = read(f"<address>By<a>Jane</a><a>Doe {words}</a></address>")
     assert document.page is not None
-    mark = next(mark for mark in document.facts if mark.tag == "address")
+    mark = document.facts_by_tag["address"][0]
     assert document.page.spaced_text_of(mark, 11) == "By Jane Doe"
 
 
@@ -210,7 +213,7 @@ TOKENS = (
     "<link rel=preload imagesrcset='m 1x, n' href=#>", "<i style='display:block' hidden>", "<i style='a:b;VISIBILITY: collapse'>",
     "<i style='display:none;display: inline'>", "<i hidden=until-found>", "<noscript><a href=q>x</a><meta name=a></noscript>",
     "<i aria-hidden=true>", "<main aria-hidden=true>", "<video><a href=k>", "<math><annotation-xml><template shadowrootmode=open>",
-    "<i id=q class=postAuthor>", "<i itemref=q itemscope itemprop=z>", "<progress>", "<textarea>", "<plaintext>", "<xmp>",
+    "<i popover>", "<i class=eDitsection>", "<i style='dis\x1cplay:none'>", "<i id=q class=postAuthor>", "<i itemref=q itemscope itemprop=z>", "<progress>", "<textarea>", "<plaintext>", "<xmp>",
 )
 # fmt: on
 
