@@ -151,7 +151,8 @@ class StageRunner:
         due = [key for key in keys if key not in current]
         with database_errors():
             report_unrecorded(self.instance, self._workspace, OWN_HOME, [key for key in keys if key in current])
-            self._extract(due, tables)
+            if due:
+                self._extract(due, tables)
         return due
 
     def fetch(self, crawl: str, targets: Sequence[Target]) -> None:
