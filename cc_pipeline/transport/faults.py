@@ -102,9 +102,9 @@ _ADVICE: Final = {
     "in it (http://NAME:PASSWORD@HOST:PORT). To use no proxy for the source, add its host to NO_PROXY",
     FaultKind.NO_SUCH_HOST: "Check the spelling of CC_PIPELINE_SOURCE. If it is right, this machine is offline, or "
     "its name server (DNS) does not answer",
-    FaultKind.LOGIN_PAGE: "Open a page of the web in a browser on this machine, and sign in to the network there (as "
-    "in hotels and trains); or ask who runs the network's filter to let the source pass",
-    FaultKind.UNREACHABLE: "Check the network and the source's address",
+    FaultKind.LOGIN_PAGE: "Check CC_PIPELINE_SOURCE. If it is right, the network sends pages of its own: sign in to it "
+    "in a browser (as in hotels and trains), or ask who runs its filter to let the source pass",
+    FaultKind.UNREACHABLE: "Check the network and the source's address (CC_PIPELINE_SOURCE)",
     FaultKind.TIMEOUT: "Check the network, or run again later",
     FaultKind.CONNECTION_RESET: "Check the network, or run again later",
     FaultKind.WHOLE_OBJECT: "Use a server or proxy that supports HTTP Range requests, S3, or a copy in a folder",

@@ -104,11 +104,12 @@ def _download_list(settings: Settings, download: Callable[[], bytes], copy: Path
         data = download()
         crawls = parse_collinfo(data, settings.collinfo)
     except RangeFault as fault:
-        remedy = advice(fault.kind, "Check CC_PIPELINE_SOURCE and CC_PIPELINE_COLLINFO")
+        remedy = advice(fault.kind, "Check CC_PIPELINE_SOURCE")
         problem = fault.problem if isinstance(fault, EnvironmentFault) else str(fault)
         raise EnvironmentFault(
             f"the list of crawls at {settings.collinfo} could not be read ({problem})",
-            f"{remedy}. A crawl that you name (--crawl CC-MAIN-2024-22) needs no list.",
+            f"{remedy}. The list's address is CC_PIPELINE_COLLINFO. A crawl that you name (--crawl CC-MAIN-2024-22) "
+            "needs no list.",
         ) from fault
     except DataFault as fault:
         raise _list_fault(f"the list of crawls at {fault}") from fault

@@ -52,7 +52,7 @@ def crawls(cli: Cli, home: Path, source: str) -> str:
         ("a proxy with a password", "answers with status 407) after 2 attempts) what to do: Check HTTPS_PROXY"),
         ("a dead proxy", "takes no connection (Connect call failed"),
         ("no such host", "what to do: Check the spelling of CC_PIPELINE_SOURCE. If it is right, this machine is off"),
-        ("a sign-in", "what to do: Open a page of the web in a browser on this machine, and sign in to the network"),
+        ("a sign-in", "the network sends pages of its own: sign in to it in a browser"),
     ],
 )
 def test_each_cause_has_its_advice(
