@@ -24,7 +24,6 @@ from cc_pipeline.cli.output import (
 )
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.export.formulas import harmless_in_sql
-from cc_pipeline.export.table_files import keep_full_file
 from cc_pipeline.lake.quoting import quote_name
 from cc_pipeline.lake.user_queries import split_queries
 
@@ -69,6 +68,8 @@ def _write(
     columns = _readable_columns(result, output, cut=_MAX_CELL_CHARS if screen else None)
     query = f"SELECT {columns} FROM {rows} AS {_RESULT_NAME}"
     if out is not None:
+        from cc_pipeline.export.table_files import keep_full_file  # loads Arrow, which a shown result does not need
+
         keep_full_file(connection, out, [rows])
         with whole_file(out) as temporary_path, temporary_path.open("wb") as stream:
             _write_stream(connection, query, output, stream)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.transport.faults import FaultKind, RangeFault
+from cc_pipeline.transport.faults import FaultKind, RangeFault, advice
 from cc_pipeline.workspace.workspace import Workspace
 
 
@@ -32,10 +32,8 @@ def path_list_fault(crawl: str, key: str, fault: RangeFault) -> EnvironmentFault
             "does not have it",
             "Run it once it is published, or check that CC_PIPELINE_SOURCE is the source you mean: cc-pipeline doctor.",
         )
-    return EnvironmentFault(
-        f"the path list of {crawl} at {key} could not be read ({fault.kind.value})",
-        "Check the network and the source (cc-pipeline doctor), or run it again later.",
-    )
+    remedy = advice(fault.kind, "Check the network and the source (cc-pipeline doctor), or run it again later")
+    return EnvironmentFault(f"the path list of {crawl} at {key} could not be read ({fault.kind.value})", f"{remedy}.")
 
 
 def read_path_list(workspace: Workspace, key: str) -> bytes:

@@ -14,7 +14,7 @@ from cc_pipeline.api.choices import confirm_choices
 from cc_pipeline.api.target_runs import Part
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
-from cc_pipeline.cli.output import show_export, write_rows
+from cc_pipeline.cli.output import row_format, show_export, write_rows
 from cc_pipeline.cli.run_report import print_run_summary
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
@@ -74,7 +74,8 @@ def policies(
     crawls = crawl or _crawls_of(settings, requested_targets)
 
     def print_part(part: Part) -> None:
-        print_run_summary(part.settings, part.changes, part.targets, part.forgotten)
+        if row_format() == "table":  # a program reads the rows of the answer alone
+            print_run_summary(part.settings, part.changes, part.targets, part.forgotten)
 
     faults = read_policies(settings, crawls, requested_targets, yes=yes, on_part=print_part)
     try:
