@@ -47,7 +47,7 @@ def test_the_wheel_has_all_modules_and_not_the_tests(installed: Path, tmp_path: 
 
 def test_the_demo_runs_from_any_folder(installed: Path, tmp_path: Path) -> None:
     said = run(installed / "cc-pipeline", "demo", "--home", "home", "--pages", 40, folder=tmp_path)
-    assert "all of this home: the ledger" in said
+    assert "planned  fetched  pending  lost" in said
     # what it advises next is what one can type there
     assert "cc-pipeline ui --home home" in said
     assert "make dev" not in said
