@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -218,25 +217,6 @@ def test_files_elsewhere_answer_as_those_on_this_machine(tmp_path: Path, system)
         found = catalog.row_groups_for("CC-MAIN-2024-22", ["warc"], [KeyRange(b"c", b"d")])
         assert places(found) == [("a.parquet", 1), ("a.parquet", 2)]
         assert catalog.connection.sql("SELECT count(*) FROM catalog.row_groups").fetchall() == [(3,)]
-
-
-def test_many_threads_ask_one_catalog(tmp_path: Path):
-    rows = [{"url_surtkey_min": b"%05d" % n, "url_surtkey_max": b"%05d" % n} for n in range(5000)]
-    with opened(tmp_path, row_groups(rows)) as catalog:
-        wrong: list[int] = []
-
-        def ask(first: int) -> None:
-            for number in range(first, 5000, 500):
-                found = catalog.row_groups_for("CC-MAIN-2024-22", None, [prefix_range(b"%05d" % number)])
-                if found["row_group"].to_pylist() != [number]:
-                    wrong.append(number)
-
-        threads = [threading.Thread(target=ask, args=(n,)) for n in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert not wrong
 
 
 def test_row_groups_without_bounds_are_counted_among_those_that_may_match(tmp_path: Path):
