@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_pipeline.commoncrawl.key_ranges import btree_key, reverse_dots, url_of_btree_key
+from cc_pipeline.commoncrawl.key_ranges import btree_key, url_of_btree_key
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 
 
@@ -93,16 +93,3 @@ HOST = st.lists(st.text(alphabet="abW1-_", min_size=1, max_size=4), min_size=1, 
 def test_key_url_key(scheme: str, tld: str, host: str, port: str, tail: str) -> None:
     key = btree_key(f"{scheme}://{host}.{tld}{port}/{tail}")
     assert btree_key(url_of_btree_key(key)) == key
-
-
-@given(st.text(max_size=40))
-def test_any_text_has_a_key(text: str) -> None:
-    for url in (text, f"http://{text}"):
-        key = btree_key(url)
-        assert key and b"\0" not in key
-    assert reverse_dots(reverse_dots(text)) == text
-
-
-@given(st.binary(max_size=40))
-def test_any_key_has_a_url(key: bytes) -> None:
-    assert url_of_btree_key(key)
