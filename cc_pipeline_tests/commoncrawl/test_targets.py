@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -10,8 +12,11 @@ from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.commoncrawl.slice_slugs import (
     defined_slug,
+    divided,
     is_named_captures,
     named_captures_slug,
+    part_count,
+    part_from,
     part_slugs,
     subset_of,
     whole_slug,
@@ -315,6 +320,38 @@ def test_the_slug_of_a_slice_has_the_target_the_part_and_the_subset(
         assert subset_of(slug) == subset
     assert [defined_slug(slug) for slug in slugs] == part_slugs(target.slug, parts)
     assert named_captures_slug(with_subset(target.slug, subset)) == with_subset(plain.slug, subset)
+
+
+@pytest.mark.parametrize(
+    ("members", "before", "parts"),
+    [
+        *((64, None, 1), (65, None, 16), (1_600, None, 16), (1_601, None, 128), (102_401, None, 8_192)),
+        *((30, 16, 1), (31, 16, 16), (4_096, 16, 16), (4_097, 16, 128)),
+    ],
+)
+def test_a_set_is_divided_anew_only_when_its_parts_are_much_too_full_or_nearly_empty(
+    members: int, before: int | None, parts: int
+) -> None:
+    assert part_count(members, before) == parts
+
+
+def test_members_that_can_share_captures_are_in_one_part() -> None:
+    families = [
+        [f"a{number}.com", f"www.a{number}.com", f"host:x.y.a{number}.com", f"url:http://a{number}.com:81/p"]
+        for number in range(40)
+    ]
+    alone = ["1.2.3.4", "tld:museum", "suffix:gov.uk", "rev:com.b", "b.com:8080", "host:www.b.com", "prefix:b.com/p"]
+    target = parse_target("set:big = " + ", ".join([*itertools.chain(*families), *alone]) + " where status=200")
+    assert divided(target, 1) == [target]
+    parts = divided(target, 16)
+    assert [part.slug for part in parts] == part_slugs(target.slug, 16)
+    assert {part.where for part in parts} == {"status=200"}
+    part_of = {member.written: number for number, part in enumerate(parts) for member in part.members}
+    assert part_of.keys() == {member.written for member in target.members} and len(set(part_of.values())) > 8
+    for family in [*families, alone[-2:]]:
+        assert len({part_of[parse_target(text).written] for text in family}) == 1, family
+    assert [part_from(part.slug, part.written) for part in parts] == parts
+    assert divided(target, 16) == parts and part_of["a7.com"] == 7, "as in any other process"
 
 
 @pytest.mark.parametrize(
