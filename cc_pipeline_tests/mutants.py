@@ -53,6 +53,15 @@ class Room:
 
 
 ROOMS: dict[str, Room] = {
+    "plan": Room(
+        ("cc_pipeline/extraction/plan.py", "cc_pipeline/extraction/crawl_plan.py"),
+        ("cc_pipeline_tests/extraction/test_plan.py",),
+    ),
+    "faults": Room(
+        ("cc_pipeline/transport/faults.py", "cc_pipeline/transport/host_state.py"),
+        ("cc_pipeline_tests/transport/test_faults.py", "cc_pipeline_tests/transport/test_refusals.py"),
+    ),
+    "ranges": Room(("cc_pipeline/records/range_plan.py",), ("cc_pipeline_tests/records/test_range_plan.py",)),
     "keys": Room(
         (
             "cc_pipeline/commoncrawl/surt.py",
@@ -62,11 +71,32 @@ ROOMS: dict[str, Room] = {
             "cc_pipeline/commoncrawl/target_text.py",
             "cc_pipeline/commoncrawl/matching.py",
         ),
-        ("cc_pipeline_tests/commoncrawl",),
+        (
+            "cc_pipeline_tests/commoncrawl/test_surt.py",
+            "cc_pipeline_tests/commoncrawl/test_btree_keys.py",
+            "cc_pipeline_tests/commoncrawl/test_target_ranges.py",
+            "cc_pipeline_tests/commoncrawl/test_targets.py",
+            "cc_pipeline_tests/commoncrawl/test_matching.py",
+        ),
     ),
     "catalog": Room(
         ("cc_pipeline/index/catalog/catalog.py", "cc_pipeline/index/catalog/rows.py"),
         ("cc_pipeline_tests/index/catalog",),
+    ),
+    "charset": Room(
+        ("cc_pipeline/documents/charset.py",),
+        (
+            "cc_pipeline_tests/documents/test_charset.py",
+            "cc_pipeline_tests/documents/test_encoding_standard.py",
+            "cc_pipeline_tests/documents/test_body.py",
+        ),
+    ),
+    "links": Room(
+        ("cc_pipeline/documents/html/urls.py", "cc_pipeline/documents/html/links.py"),
+        (
+            "cc_pipeline_tests/documents/html/test_urls.py",
+            "cc_pipeline_tests/documents/html/test_links.py",
+        ),
     ),
 }
 
@@ -78,6 +108,8 @@ _OPTIONS = (
 #: A process with a mutant ends after so many seconds of a processor for each one of the unchanged tests, plus ten; or
 #: after so many seconds if it waits for ever; or if it takes so many bytes more.
 _SLOWER, _LONGEST, _MEMORY = 10, 3600, 4 << 30
+#: A text with so many spaces is for people.
+_WORDS = 2
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -147,8 +179,8 @@ def make_mutants(path: Path) -> Iterator[Mutant]:
 
 
 def _find_places(parent: ast.AST, lines: range, is_in_function: bool) -> Iterator[_Place]:
-    """The expressions and statements below a node that may be changed: no types, documentation, imports and texts of
-    errors."""
+    """The expressions and statements below a node that may be changed: no types, documentation, imports, assertions
+    and texts of errors."""
     for field, value in ast.iter_fields(parent):
         if field in ("annotation", "returns", "decorator_list", "type_params") or isinstance(parent, ast.JoinedStr):
             continue
@@ -167,7 +199,7 @@ def _find_places(parent: ast.AST, lines: range, is_in_function: bool) -> Iterato
 def _is_left_alone(node: ast.AST) -> bool:
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant)
-    return isinstance(node, ast.Import | ast.ImportFrom) or (
+    return isinstance(node, ast.Import | ast.ImportFrom | ast.Assert) or (
         isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
     )
 
@@ -198,7 +230,7 @@ def _change_expression(node: ast.expr) -> Iterator[ast.expr]:
             yield ast.Constant(not node.value)
         elif isinstance(node.value, int | float):
             yield ast.Constant(node.value + 1)
-        elif isinstance(node.value, str) and node.value:
+        elif isinstance(node.value, str) and node.value and node.value.count(" ") < _WORDS:
             yield ast.Constant(node.value + "~")
         elif isinstance(node.value, bytes) and node.value:
             yield ast.Constant(node.value + b"~")

@@ -102,7 +102,7 @@ def test_every_row_of_the_real_bucket(crawl: str) -> None:
         ("http://example.com/a?y=2&PHPSESSID=0123456789abcdef0123456789abcdef", "com,example)/a?&y=2"),
         ("http://example.com/a?CFID=1&CFTOKEN=2&z", "com,example)/a?z"),
         ("http://example.com/(S(4hqa0555fwsecu455xqckv45))/p.aspx", "com,example)/p.aspx"),
-        ("  http://example.com/a\tb\n", "com,example)/ab"),
+        ("  http://exam\rple.com/a\tb\nc\n", "com,example)/abc"),
         ("example.com/a", "com,example)/a"),
         ("dns:www.example.com", "dns:www.example.com"),
         ("mailto:foo@example.com", "mailto:foo@example.com"),

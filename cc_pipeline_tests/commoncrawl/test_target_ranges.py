@@ -156,6 +156,7 @@ RANGE = st.tuples(st.binary(max_size=2), st.binary(max_size=2) | st.none()).map(
 def test_merging_changes_no_membership(parts: list[KeyRange], key: bytes) -> None:
     merged = merge_ranges(parts)
     assert any(key in one for one in parts) == any(key in one for one in merged)
+    assert all(one.end is None or one.start < one.end for one in merged)
     ends = [one.end for one in merged]
     assert all(end is not None and end < after.start for end, after in zip(ends, merged[1:], strict=False))
 

@@ -140,6 +140,7 @@ def test_ranges_are_exact_bytes() -> None:
         (b"com,example)/b?", b"com,example)/b@"),
     ]
     assert ranges("set:s = a.com, host:a.com, x.a.com") == ranges("a.com")
+    assert ranges("rev:com.example/wiki") == ranges("host:example.com")
 
 
 def test_a_domain_that_begins_with_www_also_has_the_keys_one_label_up() -> None:
