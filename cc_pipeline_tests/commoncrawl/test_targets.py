@@ -22,7 +22,7 @@ from cc_pipeline.commoncrawl.slice_slugs import (
     whole_slug,
     with_subset,
 )
-from cc_pipeline.commoncrawl.surt import surt_key
+from cc_pipeline.commoncrawl.surt import KeyRule, surt_key
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target
 from cc_pipeline.commoncrawl.target_text import content_lines, parse_slug, parse_target, parse_target_lines, to_run
 from cc_pipeline.errors import UserInputError
@@ -159,6 +159,30 @@ def test_btree_prefixes_are_exact() -> None:
     assert parse_target("url:http://example.com/").btree_prefixes() == (b"com.example/:", b"com.example.www/:")
     assert parse_target("url:http://example.com/A").btree_prefixes()[0] == b"com.example/A:"
     assert parse_target("rev:com.a, com.b").btree_prefixes() == (b"com.a", b"com.b")
+    assert parse_target("prefix:http://a.com/b?").btree_ranges() == parse_target("prefix:http://a.com/b").btree_ranges()
+
+
+def test_named_captures_are_all_that_were_added() -> None:
+    target = parse_target("captures:mine")
+    assert target.matches("http://example.com/") and target.btree_prefixes() == (b"",)
+
+
+def test_the_subsets_of_a_condition_count_for_those_of_a_run() -> None:
+    assert parse_target("example.com where subset=robotstxt").subsets(["warc"]) == ("robotstxt",)
+    assert parse_target("example.com where status=200").subsets(["warc"]) == ("warc",)
+    assert parse_target("example.com").subsets(["warc"]) == ("warc",)
+
+
+def test_a_set_has_the_ranges_of_its_members_by_either_rule() -> None:
+    page, other = parse_target("url:http://example.com/%E4"), parse_target("set:s = url:http://example.com/%E4")
+    assert len({other.ranges_by(rule) for rule in KeyRule}) == 2
+    assert all(other.ranges_by(rule) == page.ranges_by(rule) for rule in KeyRule)
+
+
+def test_what_was_asked_of_a_target_makes_it_no_other_one() -> None:
+    target, fresh = parse_target("set:s = a.com"), parse_target("set:s = a.com")
+    assert target.matches("http://a.com/") and target.version and target.ranges
+    assert (target, repr(target)) == (fresh, repr(fresh))
 
 
 def test_ports() -> None:
