@@ -303,6 +303,10 @@ class _Mutation:
         """Runs the tests as they are, then on each mutant."""
         reached, seconds = self._trace(session)
         longest = 10 + int(_SLOWER * sum(seconds))
+        path = Path(self._mutants[0].path)
+        unchanged = Mutant(str(path), range(0), "", False, compile(path.read_bytes(), path, "exec"))
+        if not _run_forked(partial(self._passes_on, unchanged, ()), longest):
+            sys.exit("the tests fail when all modules are imported anew")
         for mutant in self._mutants:
             tests: set[int] = set()
             if mutant.is_in_function:
