@@ -38,6 +38,15 @@ def of(url: str, host: str | None = None) -> set[str]:
     return {TARGETS[number] for number in INDEX.find_members(url, host)}
 
 
+def test_a_capture_is_of_each_target_that_it_matches() -> None:
+    """A name that only ends alike is nobody's, and an address has no hosts under it."""
+    assert of("http://sub.www.example.com:8080/blog/2024/x") == {
+        "example.com", "example.com:8080", "rev:com.exam", "rev:com.example",
+    }  # fmt: skip
+    for url in ("http://notexample.com/", "http://9.1.2.3.4/", "http://other.org/x", "mailto:someone@example.com"):
+        assert of(url) == set() == of(url), "asked again it is remembered"
+
+
 def test_the_host_that_an_index_names_counts_for_the_one_in_the_address() -> None:
     assert of("http://irrelevant/", "WWW.Example.COM.") >= {"example.com", "rev:com.example"}
     assert of("http://example.com/", "moma.museum") >= {"tld:museum"}

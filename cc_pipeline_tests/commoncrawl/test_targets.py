@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -55,6 +56,7 @@ def ranges(text: str) -> list[tuple[bytes, bytes | None]]:
         ("[abcd::1]:81", "domain", "[abcd::1]:81", None),
         ("a_b.example.com", "domain", "a_b.example.com", "domain_a-b.example.com_114906e5b0f693e5"),
         ("host:WWW.example.com", "host", "www.example.com", "host_www.example.com"),
+        ("HOST:a.com", "host", "a.com", "host_a.com"),
         ("host:localhost:8080", "host", "localhost:8080", "host_localhost_8080"),
         ("tld:.museum", "tld", "museum", "tld_museum"),
         ("tld:рф", "tld", "xn--p1ai", "tld_xn--p1ai"),
@@ -109,7 +111,7 @@ def test_what_is_meant(typed: str, kind: str, value: str, slug: str | None) -> N
         ("url:ftp://example.com/", "http://"),
         ("url:http://u:p@example.com/", "user name"),
         ("url:http:///x", "empty"),
-        ("url:example.com/" + "x" * 9000, "8192"),
+        ("url:example.com/" + "x" * (8193 - len("example.com/")), "8192"),
         ("rev:com nytimes", "reversed host"),
         ("rev:,", "nothing after rev:"),
         ("rev:com.example./x", "reversed host"),
@@ -158,6 +160,14 @@ def test_btree_prefixes_are_exact() -> None:
     assert parse_target("rev:org.wikipedia.en/wiki/1942").btree_prefixes() == (b"org.wikipedia.en/wiki/1942",)
     assert parse_target("url:http://example.com/").btree_prefixes() == (b"com.example/:", b"com.example.www/:")
     assert parse_target("url:http://example.com/A").btree_prefixes()[0] == b"com.example/A:"
+    for label, hosts in (
+        ("www", {b"com.example.www", b"com.example"}),
+        ("www2", {b"com.example.www2", b"com.example"}),
+        ("wwwx", {b"com.example.wwwx", b"com.example.wwwx.www"}),
+        ("abc2", {b"com.example.abc2", b"com.example.abc2.www"}),
+    ):
+        prefixes = parse_target(f"url:http://{label}.example.com/").btree_prefixes()
+        assert {prefix.partition(b"/")[0] for prefix in prefixes} == hosts
     assert parse_target("rev:com.a, com.b").btree_prefixes() == (b"com.a", b"com.b")
     assert parse_target("prefix:http://a.com/b?").btree_ranges() == parse_target("prefix:http://a.com/b").btree_ranges()
 
@@ -213,6 +223,7 @@ def test_prefix_targets_compare_resolved_urls() -> None:
 
 
 def test_url_targets_mean_the_page_not_its_spelling() -> None:
+    assert parse_target("url:example.com/" + "x" * (8192 - len("example.com/")))
     target = parse_target("url:https://www.example.com/A?b=2&a=1")
     assert target.matches("http://example.com/a/?a=1&b=2")
     assert not target.matches("http://example.com:81/a/?a=1&b=2")
@@ -239,6 +250,28 @@ def test_set_members_and_their_commas() -> None:
         "g.com",
     ]
     assert parse_target(target.definition) == target
+
+
+def test_a_set_of_a_file_is_its_lines(tmp_path: Path) -> None:
+    listed = tmp_path / "list.txt"
+    listed.write_text("# sites\nb.com\n\nhost:a.com # one\nb.com\n", "utf-8")
+    target = parse_target("set:Press = @list.txt where status=200", tmp_path)
+    assert (target.value, target.slug.partition("__")[0]) == ("press", "set-press")
+    assert target.definition == "set:Press = @list.txt where status=200"
+    assert target.written == "set:Press = b.com, host:a.com where status=200"
+    with pytest.raises(UserInputError, match="write the members out"):
+        parse_target("set:press = @list.txt")
+    with pytest.raises(UserInputError, match=r"set:x.* cannot be read: .*none\.txt"):
+        parse_target("set:x = @none.txt", tmp_path)
+    for content, said in (
+        (b"# nothing\n", "lists no targets"),
+        (b"a.com\n\xff\n", "line 2 is not UTF-8"),
+        (b"a.com\nset:y = b.com\na.com where status=200\nc|d\n", "line 2: .*a set.*line 3: .*a condition.*line 4: "),
+        (b"captures:mine\n", "line 1: .*captures"),
+    ):
+        listed.write_bytes(content)
+        with pytest.raises(UserInputError, match=said):
+            parse_target("set:press = @list.txt", tmp_path)
 
 
 def test_a_set_keeps_its_slug_when_its_members_change() -> None:
