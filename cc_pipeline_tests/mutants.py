@@ -279,7 +279,16 @@ class _Lines:
         return self._line
 
 
-class _Mutation:
+class _FewExamples:
+    """A plugin of pytest: a mutant that survives costs all examples, and one that dies mostly dies early."""
+
+    def pytest_configure(self) -> None:
+        """Takes fifteen examples, the same ones for each mutant."""
+        settings.register_profile("mutants", settings.get_profile("ci"), max_examples=15)
+        settings.load_profile("mutants")
+
+
+class _Mutation(_FewExamples):
     """A plugin of pytest: in place of running the tests, runs them on mutants."""
 
     def __init__(self, mutants: Sequence[Mutant], arguments: Sequence[str]) -> None:
@@ -287,12 +296,6 @@ class _Mutation:
         self._mutants = mutants
         self.arguments = arguments
         self._failed = False
-
-    def pytest_configure(self) -> None:
-        """A mutant that survives costs all examples, and one that dies mostly dies early: a few examples are enough."""
-        few = settings(settings.get_profile("ci"), max_examples=15)
-        settings.register_profile("mutants", few)
-        settings.load_profile("mutants")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Notes that a test failed."""
@@ -340,7 +343,7 @@ class _Mutation:
         for name in [name for name in sys.modules if name.startswith("cc_pipeline")]:
             del sys.modules[name]
         sys.meta_path.insert(0, _MutantFinder(mutant))
-        return pytest.main(["-x", *self.arguments]) == pytest.ExitCode.OK
+        return pytest.main(["-x", *self.arguments], plugins=[_FewExamples()]) == pytest.ExitCode.OK
 
     def _run(self, item: pytest.Item, following: Sequence[pytest.Item]) -> bool:
         """Runs a test, before those that follow; whether one has failed by now."""
