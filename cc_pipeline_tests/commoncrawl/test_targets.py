@@ -107,6 +107,7 @@ def test_what_is_meant(typed: str, kind: str, value: str, slug: str | None) -> N
         ("suffix:1.2.3.4", "IP address"),
         ("tld:co.uk", "suffix:co.uk"),
         ("tld:1.2.3.4", "write it as in tld:org"),
+        ("tld:80", "write it as in tld:org"),
         ("url:", "nothing after url:"),
         ("url:ftp://example.com/", "http://"),
         ("url:http://u:p@example.com/", "user name"),
