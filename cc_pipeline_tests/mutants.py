@@ -53,7 +53,7 @@ class Room:
 
 
 ROOMS: dict[str, Room] = {
-    "plan": Room(("extraction/plan.py", "extraction/crawl_plan.py"), ("extraction/test_plan.py",)),
+    "plan": Room(("extraction/plan.py",), ("extraction/test_plan.py",)),
     "faults": Room(
         ("transport/faults.py", "transport/host_state.py"),
         ("transport/test_faults.py", "transport/test_refusals.py"),
