@@ -25,7 +25,7 @@ from cc_pipeline.records.source_state import SourceState
 from cc_pipeline.records.verification import ExpectedRecord, verify_record
 from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
-from cc_pipeline_tests.records.planned import captures_table, html_record
+from cc_pipeline_tests.records.planned import captures_table, make_archives
 
 CRAWL = "CC-MAIN-2024-22"
 FILES, RECORDS = 5, 4
@@ -47,19 +47,11 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def _bucket() -> tuple[dict[str, bytes], pa.Table]:
-    contents: dict[str, bytes] = {}
-    rows = []
+    bodies = [b"%d" % number * (number + 1) for number in range(RECORDS)]
+    contents, rows = make_archives({f"f{file}.warc.gz": bodies for file in range(FILES)})
     for file in range(FILES):
-        key, data = f"f{file}.warc.gz", b""
-        for number in range(RECORDS):
-            url, body = f"https://example.com/{file}/{number}", b"%d" % number * (number + 1)
-            member = html_record(url, body)
-            place = {"warc_filename": key, "warc_record_offset": len(data), "warc_record_length": len(member)}
-            # the index has another digest of one record of each file
-            listed = b"another" if number == file % RECORDS else body
-            rows.append({"url": url, "content_digest": sha1_base32(listed)} | place)
-            data += member + bytes(40)
-        contents[key] = data
+        # the index has another digest of one record of each file
+        rows[file * RECORDS + file % RECORDS]["content_digest"] = sha1_base32(b"another")
     return contents, captures_table(rows, CRAWL)
 
 

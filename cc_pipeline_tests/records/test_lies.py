@@ -10,12 +10,8 @@ import pytest
 
 from cc_pipeline.records.verification import ExpectedRecord, verify_record
 from cc_pipeline.testing.mini_crawl.truth import Capture, MiniCrawlTruth
-from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.faults import RangeFault
-from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
-from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultlies import LIES, lied
-from cc_pipeline_tests.faultserver import LIE_FAULTS, FaultServer, Rule
+from cc_pipeline_tests.faultserver import LIE_FAULTS
 
 #: What ``verify_record`` says of the record of a lie: the reason, else the digest check. ARC crawls have no digests,
 #: and revisits no payload that could be another.
@@ -72,45 +68,3 @@ def test_every_record_of_a_lie_is_judged_as_expected(files: Files, kind: str) ->
             "absent": by_kind["arc", False],
             "unchecked": by_kind["warc", True],
         }
-
-
-@pytest.mark.parametrize("kind", LIES)
-def test_a_lie_is_as_long_as_the_truth_and_the_same_every_time(files: Files, kind: str) -> None:
-    for key in {capture.warc_filename for capture in files.captures}:
-        true = (files.root / key).read_bytes()
-        told = LIES[kind](true)
-        assert len(told) == len(true)
-        assert told != true
-        assert told == LIES[kind](true)
-
-
-def test_a_lie_changes_with_its_file(tmp_path: Path) -> None:
-    path = tmp_path / "f.warc.gz"
-    path.write_bytes(b"abc")
-    assert lied("shifted", path) == b"bc\0"
-    path.write_bytes(b"abcd")
-    assert lied("shifted", path) == b"bcd\0"
-
-
-@pytest.mark.parametrize("kind", sorted(LIE_FAULTS))
-def test_a_server_that_lies_gives_each_byte_the_same_way_in_every_range(files: Files, kind: str) -> None:
-    capture = max(files.captures, key=lambda one: one.warc_record_offset)
-    key, end = capture.warc_filename, capture.warc_record_offset + capture.warc_record_length
-    size = (files.root / key).stat().st_size
-    asked = [ByteRange(key, 0, size), ByteRange(key, capture.warc_record_offset, capture.warc_record_length)]
-    with (
-        FaultServer(files.root, rules=[Rule(kind, times=None)]) as server,
-        Transport(server.url, SourceOptions(retry=RetryPolicy(attempts=1))) as transport,
-    ):
-        answers = list(transport.read_many(asked))
-        hits = list(server.hits)
-        assert transport.read_all("collinfo.json", 1 << 20), "what is no archive is true"
-        assert server.hits[-1].fault is None
-    assert [hit.fault for hit in hits] == [kind] * 2
-    if kind == "no_archives":
-        assert [one.kind.value for one in answers if isinstance(one, RangeFault)] == ["not_found"] * 2
-        return
-    whole, record = sorted((one for one in answers if isinstance(one, RangeBytes)), key=lambda one: one.offset)
-    assert whole.data == lied(kind, files.root / key)
-    assert record.data == whole.data[capture.warc_record_offset : end]
-    assert whole.total == record.total == size

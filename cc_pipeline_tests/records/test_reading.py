@@ -110,13 +110,6 @@ def test_rows_in_any_order_have_the_bytes_that_each_has_alone(
             assert [str(found.kind) if isinstance(found, DataFault) else found for _, found in got] == wanted
 
 
-def test_members_are_as_their_source_had_them(tmp_path: Path) -> None:
-    kept = stored_at(tmp_path, "a", 20)
-    with Transport(str(tmp_path)) as place:
-        got = [records_of(found) for _, found in read_members([row for row, _ in kept], RecordStorage(place))]
-    assert got == [record for _, record in kept]
-
-
 def test_neighbours_are_read_together(tmp_path: Path) -> None:
     kept = [row for name in ("mine", "held") for row, _ in stored_at(tmp_path, name, 200)]
     kept.sort(key=lambda row: row["stored_offset"])  # rows of both files mixed
@@ -195,14 +188,3 @@ def test_rows_are_drawn_no_further_than_two_windows_ahead(tmp_path: Path) -> Non
             assert sum(drawn) - given_out <= 2 * window + 6_000
             given_out += row["stored_length"]
         assert max(hit.body_bytes for hit in server.hits) <= window // 2 + 6_000
-
-
-def test_leaving_early_reads_no_further(tmp_path: Path) -> None:
-    kept = [row for row, _ in stored_at(tmp_path, "a", 400)]
-    with FaultServer(tmp_path) as server, Transport(server.url, SourceOptions(rate=None)) as place:
-        stream = read_members(kept, RecordStorage(place, spool=tmp_path), window=20_000)
-        next(stream)
-        stream.close()
-        again = list(read_members(kept[:2], RecordStorage(place, spool=tmp_path)))
-        assert all(isinstance(found, bytes) for _, found in again)
-        assert len(server.hits) < 10
