@@ -102,9 +102,12 @@ def fetch(
     held: Sequence[Row] = (),
     asked_at: datetime = NOON,
     *,
+    captures: pa.Table = CAPTURES,
     halted_after: int | None = None,
+    times: int = 1,
     **chosen: Any,
 ) -> Fetch:
+    """Fetches; each answer is given so many ``times``."""
     options = RecordOptions(**{"coalescing": Coalescing(gap=1 << 10, span=900), "give_up_after": 8} | chosen)
     stored: list[tuple[str, Row]] = []
     good: set[tuple[str, int]] = set()
@@ -117,11 +120,12 @@ def fetch(
         return halted_after is not None and sum(source.requests.values()) >= halted_after
 
     state = SourceState(options.give_up_after, gave_good_record=options.source_gave_good_record)
-    states = CaptureStates(CAPTURES, CRAWL, options, asked_at, state, store, halt)
+    states = CaptureStates(captures, CRAWL, options, asked_at, state, store, halt)
     states.reuse(held, [])
     for request in chain.from_iterable(states.passes()):
         assert isinstance(request.tag, RangeRequest)
-        for arrival in states.add_answer(source.answer(request)):
+        answer = source.answer(request)
+        for arrival in [arrival for _ in range(times) for arrival in states.add_answer(answer)]:
             verdict = verify_record(arrival.data, arrival.expected)
             if verdict.reason is None:
                 good.add((arrival.expected.key, arrival.expected.offset))
@@ -213,6 +217,38 @@ def test_two_days_of_lies_are_healed_by_a_sound_one() -> None:
         done = fetch(Source({"f1.warc.gz": [act]}), rows, NOON + timedelta(days=day))
         rows = done.rows
     assert outcomes(done) == {("fetched", 0, None)}
+
+
+def test_bad_bytes_are_kept_as_they_came_and_lost_is_final_until_asked_for() -> None:
+    damaged = Source({"f1.warc.gz": ["damaged"]})
+    rows: list[Row] = []
+    for day in range(3):
+        rows = fetch(damaged, rows, NOON + timedelta(days=day)).rows
+    lost = {("lost", 3, "not_gzip")}
+    of_file = [row for row in rows if row["warc_filename"] == "f1.warc.gz"]
+    assert all(row["stored_file"] == "raw" and row["stored_length"] == row["warc_record_length"] for row in of_file)
+    sound = Source({})
+    assert outcomes(fetch(sound, rows, NOON + timedelta(days=9))) == lost
+    assert not sound.requests
+    assert outcomes(fetch(damaged, rows, retry_lost=True)) == lost
+    assert outcomes(fetch(sound, rows, retry_lost=True)) == {("fetched", 0, None)}
+
+
+@pytest.mark.parametrize("key", ["../f1.warc.gz", "/etc/passwd", "a/../../f1.warc.gz", "f\0.warc.gz", None])
+def test_a_row_that_names_no_key_of_the_source_is_lost_alone(key: str | None) -> None:
+    rows = CAPTURES.to_pylist()
+    rows[3]["warc_filename"] = key
+    done = fetch(Source({}), captures=pa.Table.from_pylist(rows, schema=CAPTURES.schema))
+    assert (done.rows[3]["outcome"], done.rows[3]["reason"], done.rows[3]["warc_filename"]) == (
+        "lost", "bad_plan", key or "",
+    )  # fmt: skip
+    assert done.fetched == len(rows) - 1
+
+
+def test_one_answer_seen_twice_settles_nothing_and_stores_nothing_twice() -> None:
+    # damaged on the way once, and good when each record was asked for again
+    done = fetch(Source({key: ["damaged", *["good"] * RECORDS] for key in EVERYTHING}), times=2)
+    assert done.fetched == sum(kind == "warc" for kind, _ in done.stored) == FILES * RECORDS
 
 
 def test_a_file_that_is_gone_costs_a_few_requests_a_day() -> None:
