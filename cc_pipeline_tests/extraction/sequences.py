@@ -74,7 +74,8 @@ At: TypeAlias = tuple[str, str, str]
 class Step:
     """A command of a ``home``. ``fate`` is what happens at its commit of number ``commit``: it is killed ``before`` or
     ``behind`` it, its answer is ``lost``, the ``other`` step happens (``crossed``), or it is ``stopped`` for long: the
-    target is purged, and ``again`` added and run, and rows that no longer count are dropped."""
+    target is purged, and ``again`` added and run, and rows that no longer count are dropped. ``via`` names the index of
+    a WARC year."""
 
     home: int
     command: str
@@ -85,6 +86,7 @@ class Step:
     commit: int = 0
     other: Step | None = None
     again: bool = False
+    via: str = "auto"
 
     @property
     def target(self) -> Target:
@@ -109,6 +111,8 @@ def _step(draw: random.Random, home: int, crosses: Step | None = None) -> Step:
         text = draw.choice([one for one in TEXTS if parse_target(one).slug == crosses.target.slug])
     subsets = tuple(sorted(draw.sample(SUBSETS, draw.choice([1, 1, 2]))))
     step = Step(home, command, crawl, text, subsets, fate, draw.randint(1, 12), again=draw.random() < 0.5)
+    if crawl != ARC:
+        step = replace(step, via=draw.choice(["auto", "auto", "parquet", "zipnum"]))
     return step if fate != "crossed" else replace(step, other=_step(draw, 1 - home, step))
 
 
@@ -184,13 +188,13 @@ class Homes:
         self.model = Model(truth)
         self.said: list[str] = []
 
-    def open(self, home: int, subsets: Collection[str] = ("warc",)) -> Workspace:
+    def open(self, home: int, subsets: Collection[str] = ("warc",), via: str = "auto") -> Workspace:
         home_path = self._root / f"home{home}"
-        return workspace_of(self._source, home_path, subsets=tuple(subsets), workers=1, **self._place)
+        return workspace_of(self._source, home_path, subsets=tuple(subsets), index=via, workers=1, **self._place)
 
     def do(self, step: Step) -> None:
         """Does a step and notes in the model what it said."""
-        workspace = self.open(step.home, step.subsets)
+        workspace = self.open(step.home, step.subsets, step.via)
         with workspace_closed(workspace), self._fated(step):
             {
                 "run": self._run,
