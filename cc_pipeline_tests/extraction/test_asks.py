@@ -188,21 +188,6 @@ def test_a_damaged_note_of_the_last_good_record_is_none(home: Home, server: Faul
     assert home.note()["asks"] == 1
 
 
-def test_asks_outlive_the_bytes_that_came_instead(home: Home, server: FaultServer, mine: list[Capture]) -> None:
-    server.set_rules([Rule("bit_each", times=None, key=f"*{mine[0].warc_filename}")])
-    for day in (1, 2, 3, 4):
-        home.run()
-        quarantined = list(home.folder.rglob("*.quarantine"))
-        assert quarantined or day == 4
-        for file in quarantined:
-            file.unlink()
-        note = home.note()
-        assert (note["asks"] if note["pending"] else 3) == min(3, day)
-        home.wait(24)
-    assert home.note()["lost"] > 0
-    assert not home.run()[2]
-
-
 def test_a_home_that_judges_digests_otherwise_makes_nothing_of_another_due(bucket: Bucket, tmp_path: Path) -> None:
     lake = str(tmp_path / "lake")
     one = workspace_of(bucket[0], tmp_path / "one", lake=lake)

@@ -7,64 +7,28 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cc_pipeline.errors import EnvironmentFault, Incomplete
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.fetch_counts import SliceFetchCounts
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.loss_policy import build_incomplete_error, exceeds_pending_limit
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.extraction.plan import ReasonKind
-from cc_pipeline.lake.slice import FETCH, LOCATE, Slice
+from cc_pipeline.lake.slice import LOCATE, Slice
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.claim import claim_home
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import (
     NEW,
     Bucket,
     copy_of,
-    due,
     extract,
     fill,
     harvest,
     harvested,
-    notes_of,
     rewrite_slice,
     small_disk,
     workspace_of,
 )
-
-
-def test_one_file_that_is_refused_fails_the_run_keeps_the_others_and_is_asked_again_next_time(
-    bucket: Bucket, tmp_path: Path
-) -> None:
-    mine = bucket[1].captures_of(NEW, subset="warc", domain="example.com")
-    refused = sorted({capture.warc_filename for capture in mine})[0]
-    kept_away = sum(capture.warc_filename == refused for capture in mine)
-    assert 0 < kept_away < len(mine)
-    with FaultServer(bucket[0], rules=[Rule("500", key=refused, times=None)]) as server:
-        workspace = harvested(server.url, tmp_path)
-        with pytest.raises(Incomplete, match=f"{kept_away} of {len(mine)} captures") as lacking:
-            extract(workspace, "example.com")
-        assert "server_error" in lacking.value.problem
-        assert "CC_PIPELINE_MAX_PENDING" in lacking.value.advice
-        [row] = notes_of(workspace, FETCH)
-        assert (row["fetched"], row["pending"], row["ask_pending"]) == (len(mine) - kept_away, kept_away, 0)
-        assert (row["reason"], row["failed_runs"]) == ("server_error", 1)
-        # who allows it goes on with what is there
-        lenient = workspace_of(server.url, tmp_path, max_pending=0.9)
-        _, fetched, parsed = extract(lenient, "example.com")
-        assert fetched.per_target["example.com"]["pending"] == kept_away
-        assert [note for note in fetched.notes if f"{kept_away:,} captures pending, asked 0 of 3 times" in note]
-        assert parsed.rows == len(mine)
-        assert due(workspace, FETCH, "example.com", but=(ReasonKind.PENDING_CAPTURES,)) == set()
-        assert notes_of(workspace, FETCH)[0]["failed_runs"] == 2
-        server.set_rules([])
-        _, fetched, parsed = extract(workspace, "example.com")
-        assert fetched.per_target["example.com"]["fetched"] == len(mine)
-        assert [note for note in fetched.notes if f"{len(mine) - kept_away:,} captures were stored already" in note]
-        reasons = workspace.lake.read("records", columns=["reason"]).column("reason").unique().to_pylist()
-        assert reasons == [None]
 
 
 @pytest.mark.parametrize("place", ["records", "tables"])

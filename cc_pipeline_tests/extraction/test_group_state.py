@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.extraction import blocklist, fetch, parse
+from cc_pipeline.extraction import fetch, parse
 from cc_pipeline.extraction.blocklist import block
 from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.extraction.engine import LocalEngine
@@ -31,7 +31,7 @@ from cc_pipeline.lake.slice import FETCH, LOCATE, PAGE_TABLES, PARSE, Slice
 from cc_pipeline.lake.slices import SlicesChanged, invalidate_slices
 from cc_pipeline.lake.target_definitions import delete_definitions
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.world import NEW, Bucket, Killed, harvest, slice_row, workspace_of
+from cc_pipeline_tests.world import NEW, Bucket, harvest, slice_row, workspace_of
 
 GOES, STAYS = "example.com", "example.org"
 BOTH, ONE = "set:some = example.com, example.org", "set:some = example.org"
@@ -112,27 +112,6 @@ def test_what_is_blocked_or_redefined_during_a_run_is_located_again(homes: Homes
     assert urls(one)
     assert not [url for url in urls(one) if GOES in url]
     assert is_complete(one, "set-some")
-
-
-def test_a_block_counts_although_its_process_was_killed_behind_the_list(
-    homes: Homes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, two = homes
-    for number in range(blocklist._RETAINED_LISTS):
-        block(two, [parse_target(f"absent-{number}.example")])
-
-    def killed(_: str) -> None:
-        raise Killed
-
-    def block_and_die() -> None:
-        with pytest.raises(Killed):
-            block(two, [parse_target(GOES)])
-
-    monkeypatch.setattr(two.place, "delete", killed)
-    with before_rows("records", block_and_die):
-        [made] = run(one, BOTH)
-    assert made.error is None
-    assert not [url for url in urls(one) if GOES in url]
 
 
 def test_definitions_that_change_at_each_plan_end_with_a_message(homes: Homes) -> None:
