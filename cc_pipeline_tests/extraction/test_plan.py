@@ -173,6 +173,7 @@ def test_versions_of_indexes_that_answered_together_are_compared_one_by_one() ->
     assert is_unchanged() and is_unchanged(btree="t1") and is_unchanged(btree="t1", zipnum="z1", parquet="p1")
     assert not is_unchanged(btree="t2") and not is_unchanged(btree="t1", zipnum="z2")
     assert is_unchanged(replace(found, located_by="btree", index=""), btree="published"), "nobody noted it"
+    assert is_unchanged(replace(found, index="t1"), btree="t1", zipnum="z1")
     assert Index({"btree": "t1", "parquet": "p"}).version_of(UNION, "z1") == "t1+z1"
     assert Index({"parquet": "p"}).version_of("parquet", "") == "p"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,9 @@ from cc_pipeline.transport.faults import (
     Finding,
     Verified,
     handling_of,
+    is_changed_etag,
+    judge_head,
+    judge_part_of_whole,
     judge_range,
     judge_status,
     judge_whole,
@@ -33,6 +37,12 @@ def kind(status: int, headers: dict[str, str], body: bytes, span: Span = SPAN, e
     found = judge_range(span, Answer(status, headers, body), etag)
     assert isinstance(found, Finding), found
     return found.kind
+
+
+def test_a_range_may_end_with_its_object_where_that_is_enough() -> None:
+    end = Answer(206, {"content-range": "bytes 100-119/120"}, bytes(20))
+    assert judge_range(SPAN, end, may_be_short=True) == Verified(100, 120, None)
+    assert kind(206, {"content-range": "bytes 100-119/120"}, bytes(20)) is FaultKind.RANGE_NOT_SATISFIABLE
 
 
 def test_the_range_asked_for_is_verified() -> None:
@@ -82,6 +92,13 @@ def test_a_place_need_not_say_how_long_the_object_is() -> None:
         assert found.kind is expected
 
 
+def test_weak_and_strong_etags_are_equal_and_none_shows_nothing() -> None:
+    assert judge_range(SPAN, Answer(206, GOOD, BODY), 'W/"a-15"') == Verified(100, 1000, '"a-15"')
+    assert kind(206, GOOD, BODY, etag='"b-15"') is FaultKind.CHANGED_OBJECT
+    assert is_changed_etag('"b"', '"a"') and is_changed_etag('"b"', None)
+    assert not is_changed_etag(None, '"a"') and not is_changed_etag('W/"a"', '"a"')
+
+
 @pytest.mark.parametrize(
     ("status", "headers", "body", "expected"),
     [
@@ -91,6 +108,8 @@ def test_a_place_need_not_say_how_long_the_object_is() -> None:
         (401, {}, b"", FaultKind.UNAUTHORIZED),
         (403, {}, error_xml("SignatureDoesNotMatch"), FaultKind.UNAUTHORIZED),
         (400, {}, error_xml("ExpiredToken"), FaultKind.UNAUTHORIZED),
+        (400, {}, error_xml("ThrottlingException"), FaultKind.THROTTLED),
+        (200, {}, b"<html>sign in", FaultKind.LOGIN_PAGE),
         (403, {}, error_xml("SlowDown"), FaultKind.THROTTLED),
         (404, {}, error_xml("NoSuchKey"), FaultKind.NOT_FOUND),
         (410, {}, b"", FaultKind.NOT_FOUND),
@@ -109,7 +128,6 @@ def test_a_place_need_not_say_how_long_the_object_is() -> None:
         (206, {"content-range": "bytes 100-149/*"}, bytes(49), FaultKind.SHORT_BODY),
         (206, {"content-range": "bytes 149-100/1000"}, BODY, FaultKind.WRONG_RANGE),
         (206, {"content-range": "bytes 100-149/120"}, BODY, FaultKind.WRONG_RANGE),
-        (206, {"content-range": "bytes 100-119/120"}, bytes(20), FaultKind.RANGE_NOT_SATISFIABLE),
         (206, GOOD, bytes(49), FaultKind.SHORT_BODY),
         (206, GOOD, bytes(51), FaultKind.LONG_BODY),
         (206, GOOD, b"", FaultKind.EMPTY_BODY),
@@ -147,6 +165,54 @@ def test_whole_objects() -> None:
         found = judge_whole(100, Answer(status, headers, body))
         assert isinstance(found, Finding)
         assert found.kind is expected
+
+
+def test_a_range_is_taken_out_of_the_object_that_was_asked_for() -> None:
+    headers = {"content-length": "1000", "etag": '"e"'}
+
+    def judge(status: int = 200, headers: dict[str, str] = headers, body: bytes = BODY, **known: Any) -> object:
+        expected = {"etag": None, "total": None} | known
+        found = judge_part_of_whole(Answer(status, headers, body), 100, 50, **expected)
+        return found.kind if isinstance(found, Finding) else found
+
+    assert judge() == judge(etag='W/"e"', total=1000) == Verified(100, 1000, '"e"')
+    assert judge(headers={}) == Verified(100, None, None)
+    assert judge(headers={}, total=150) == Verified(100, 150, None)
+    assert judge(headers={}, total=149) is FaultKind.RANGE_NOT_SATISFIABLE
+    assert judge(headers={"content-length": "149"}) is FaultKind.RANGE_NOT_SATISFIABLE
+    assert judge(total=999) is judge(etag='"f"') is FaultKind.CHANGED_OBJECT
+    assert judge(status=404) is FaultKind.NOT_FOUND
+    assert judge(body=bytes(49)) is FaultKind.SHORT_BODY
+    assert judge(body=error_xml("SlowDown")) is FaultKind.ERROR_DOCUMENT
+
+
+def test_a_head_says_that_there_is_an_object() -> None:
+    assert judge_head(Answer(200, {"etag": '"e"'}, b"")) == Verified(0, 0, '"e"')
+    missing = judge_head(Answer(404, {}, b""))
+    assert isinstance(missing, Finding) and missing.kind is FaultKind.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "is_refusal"),
+    [
+        (429, {}, b"", True),
+        (403, {}, b"", True),
+        (502, {}, b"", True),
+        (504, {}, b"", True),
+        (500, {}, b"", False),
+        (500, {"retry-after": "2"}, b"", True),
+        (404, {}, b"", False),
+        (401, {}, b"", False),
+        (200, {}, error_xml("SlowDown"), True),
+        (200, {}, error_xml("ServiceUnavailable"), True),
+        (200, {}, error_xml("NoSuchKey"), False),
+        (200, {}, b"<!DOCTYPE html>sign in", False),
+    ],
+)
+def test_refusals_may_be_those_of_the_host(status: int, headers: dict[str, str], body: bytes, is_refusal: bool) -> None:
+    found = judge_range(SPAN, Answer(status, headers, body))
+    assert isinstance(found, Finding)
+    assert (found.is_refusal, found.retry_after) == (is_refusal, 2.0 if headers else None)
 
 
 NOON = "Wed, 21 Oct 2026 12:00:00 GMT"
