@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.archive.record import sha1_base32
-from cc_pipeline.records.asks import count_asks
+from cc_pipeline.records.ask_counts import count_asks
 from cc_pipeline.records.capture_states import CaptureStates, RangeRequest
 from cc_pipeline.records.orders import RecordOptions
 from cc_pipeline.records.range_plan import Coalescing, plan_ranges
@@ -100,7 +100,7 @@ class Fetch:
 def fetch(
     source: Source,
     held: Sequence[Row] = (),
-    asked_at: datetime = NOON,
+    ask_time: datetime = NOON,
     *,
     captures: pa.Table = CAPTURES,
     halted_after: int | None = None,
@@ -120,7 +120,7 @@ def fetch(
         return halted_after is not None and sum(source.requests.values()) >= halted_after
 
     state = SourceState(options.give_up_after, gave_good_record=options.source_gave_good_record)
-    states = CaptureStates(captures, CRAWL, options, asked_at, state, store, halt)
+    states = CaptureStates(captures, CRAWL, options, ask_time, state, store, halt)
     states.reuse(held, [])
     for request in chain.from_iterable(states.passes()):
         assert isinstance(request.tag, RangeRequest)
@@ -139,7 +139,7 @@ def fetch(
     rows = [
         row
         for batch in states.outcomes.batches()
-        for row in count_asks(batch, asked_at, are_counted=state.gave_good_record).to_pylist()
+        for row in count_asks(batch, ask_time, is_source_sound=state.gave_good_record).to_pylist()
     ]
     return Fetch(rows, stored, good, states.fetched, state.gave_good_record)
 
