@@ -109,13 +109,6 @@ def test_the_price_is_that_of_the_plan(
     assert price_of(table, bounds) == price_ranges(plan_ranges(table, bounds), table)
 
 
-def test_the_price_counts_each_capture_once_and_what_lies_between() -> None:
-    rows = [row("a", 0, 10), row("a", 20, 10), row("a", 20, 10), row("b", 5, 7)]
-    price = price_of(captures_table(rows, CRAWL), Coalescing(gap=10))
-    assert price == FetchEstimate(captures=3, files=2, requests=2, bytes=37, record_bytes=27)
-    assert price_of(captures_table([], CRAWL)) == FetchEstimate(0, 0, 0, 0, 0)
-
-
 def test_the_gate_says_the_figure_and_how_to_allow_it() -> None:
     price = FetchEstimate(captures=3, files=1, requests=2, bytes=5_000, record_bytes=4_000)
     check_budget(price, max_bytes=5_000, max_requests=2)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.records.reading import read_members
-from cc_pipeline.records.storage import RecordStorage, are_bytes_missing
+from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.records.wrap import unwrap_member, wrap_member
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
@@ -121,19 +121,6 @@ def test_neighbours_are_read_together(tmp_path: Path) -> None:
         held = (tmp_path / "held").stat().st_size
         assert [found is None for _, found in few] == [row["stored_file"] == "mine" for row in kept]
         assert 2 < len(server.hits) - 2 <= 2 * held // 50_000 + 2
-
-
-def test_a_file_cut_in_the_middle_loses_what_is_behind_the_cut(tmp_path: Path) -> None:
-    kept = [row for row, _ in stored_at(tmp_path, "a", 50)]
-    cut = kept[30]["stored_offset"] + 7
-    with open(tmp_path / "a", "r+b") as file:
-        file.truncate(cut)
-    with FaultServer(tmp_path) as server, Transport(server.url, SourceOptions(rate=None, retry=QUICK)) as far, \
-            Transport(str(tmp_path)) as near:  # fmt: skip
-        for place in (near, far):
-            got = [found for _, found in read_members(kept, RecordStorage(place, spool=tmp_path))]
-            assert all(isinstance(found, bytes) for found in got[:30])
-            assert all(isinstance(found, DataFault) and are_bytes_missing(found) for found in got[30:])
 
 
 def test_a_file_that_is_gone_is_asked_for_once_a_range(tmp_path: Path) -> None:

@@ -127,6 +127,7 @@ def test_weak_and_strong_etags_are_equal_and_none_shows_nothing() -> None:
         (206, {"content-range": "bytes 101-150/*"}, BODY, FaultKind.WRONG_RANGE),
         (206, {"content-range": "bytes 100-149/*"}, bytes(49), FaultKind.SHORT_BODY),
         (206, {"content-range": "bytes 149-100/1000"}, BODY, FaultKind.WRONG_RANGE),
+        (206, {"content-range": "bytes 100-99/1000"}, b"", FaultKind.WRONG_RANGE),
         (206, {"content-range": "bytes 100-149/120"}, BODY, FaultKind.WRONG_RANGE),
         (206, GOOD, bytes(49), FaultKind.SHORT_BODY),
         (206, GOOD, bytes(51), FaultKind.LONG_BODY),
@@ -212,7 +213,7 @@ def test_a_head_says_that_there_is_an_object() -> None:
 def test_refusals_may_be_those_of_the_host(status: int, headers: dict[str, str], body: bytes, is_refusal: bool) -> None:
     found = judge_range(SPAN, Answer(status, headers, body))
     assert isinstance(found, Finding)
-    assert (found.is_refusal, found.retry_after) == (is_refusal, 2.0 if headers else None)
+    assert (found.is_refusal, found.final, found.retry_after) == (is_refusal, False, 2.0 if headers else None)
 
 
 NOON = "Wed, 21 Oct 2026 12:00:00 GMT"

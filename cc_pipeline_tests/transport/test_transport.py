@@ -194,23 +194,18 @@ def test_a_forked_process_is_told_instead_of_waiting_for_ever(folder: Path) -> N
         child.join()
 
 
-@pytest.mark.parametrize(("offset", "length"), [(0, 10), (5_000, 300), (9_990, 10)])
-def test_a_range_is_taken_out_of_a_whole_object_within_its_bound(tmp_path: Path, offset: int, length: int) -> None:
+def test_a_range_is_taken_out_of_a_whole_object_within_its_bound(tmp_path: Path) -> None:
     content = random.Random(1).randbytes(10_000)
     (tmp_path / "shard.gz").write_bytes(content)
-    asked = ByteRange("shard.gz", offset, length, max_object_bytes=10_000)
+    asked = ByteRange("shard.gz", 5_000, 300, max_object_bytes=10_000)
     with (
         FaultServer(tmp_path, rules=[Rule("whole_object", times=None)]) as server,
         Transport(server.url, SourceOptions(retry=TWICE)) as transport,
     ):
         [got] = transport.read_many([asked])
         assert isinstance(got, RangeBytes)
-        assert (got.data, got.offset, got.total) == (content[offset : offset + length], offset, 10_000)
+        assert (got.data, got.offset, got.total) == (content[5_000:5_300], 5_000, 10_000)
         refused = 2 * (ERROR_BODY_BYTES + 1)
-        assert transport.stats.bytes <= refused + offset + length, "the rest is not taken"
-        # the bound, the expected ETag and the size hold
-        for other in ({"max_object_bytes": offset + length - 1}, {"total": 9_999}, {"etag": '"another"'}):
-            [fault] = transport.read_many([replace(asked, **other)])
-            assert isinstance(fault, RangeFault)
-            kinds = (FaultKind.WHOLE_OBJECT, FaultKind.CHANGED_OBJECT)
-            assert fault.kind is kinds["max_object_bytes" not in other]
+        assert transport.stats.bytes <= refused + 5_300, "the rest is not taken"
+        [fault] = transport.read_many([replace(asked, max_object_bytes=5_299)])
+        assert isinstance(fault, RangeFault) and fault.kind is FaultKind.WHOLE_OBJECT
