@@ -8,12 +8,8 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from cc_pipeline_tests.faultmatrix import (
-    CRAWL,
     FOLDER_KINDS,
     PLACES,
-    SCOPES,
-    SPEC,
-    TIMES,
     Cell,
     Place,
     place_at,
@@ -63,16 +59,3 @@ def marked() -> Iterator[ParameterSet]:
 @pytest.mark.parametrize("cell", marked())
 def test_a_cell_is_as_docs_faults_promises(places: dict[str, Place], cell: Cell) -> None:
     assert run_cell(places[cell.place], cell).wrongs() == []
-
-
-@pytest.mark.smoke
-def test_the_matrix_is_large_enough_to_mean_something(places: dict[str, Place]) -> None:
-    for place in places.values():
-        files = {one.key for one in place.ranges}
-        assert len(files) >= 3
-        assert len(place.ranges) > 25, "so many ranges in a row end a run"
-        assert any(len(one.rows) > 2 for one in place.ranges)
-        assert any(len(one.rows) == 1 for one in place.ranges)
-    assert SPEC.crawl(CRAWL).segments > 1
-    assert set(SCOPES) == {cell.scope for cell in short()}
-    assert set(TIMES) == {cell.time for cell in short()}
