@@ -155,14 +155,6 @@ def test_what_is_behind_the_tables_is_made_in_the_same_run(
     assert shown(instance, "words") == dict.fromkeys(made, "MATERIALIZED")
 
 
-def test_all_that_is_behind_the_captures_is_made_in_one_run(settings: Settings, instance: dg.DagsterInstance) -> None:
-    assets = [*TABLES, "warehouse"]
-    result = materialize(instance, settings, KEYS[0], assets=assets)
-    assert result.success, failure_of(result)
-    assert {event.asset_key.path[-1] for event in result.get_asset_materialization_events()} == {*assets}
-    states_equal_the_lake(instance, settings, KEYS[:1])
-
-
 def test_what_is_behind_a_failed_partition_is_not_made(
     settings: Settings, instance: dg.DagsterInstance, bad_partitions: set[str]
 ) -> None:

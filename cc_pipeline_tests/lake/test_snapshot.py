@@ -80,15 +80,6 @@ def test_a_lake_nobody_wrote_publishes_empty_tables_of_the_right_types(lake: Lak
     assert ask(path, 'SELECT crawl, place, epoch("at"), (more).words FROM things') == [("C", 1, 1.0, ["1"])]
 
 
-def test_a_table_emptied_later_is_empty_again(lake: Lake, tmp_path: Path) -> None:
-    path = tmp_path / "cc.duckdb"
-    commit(lake, "C", "x", [1, 2])
-    assert published(lake, path).rows == {"things": 2}
-    commit(lake, "C", "x", [])
-    assert published(lake, path).rows == {"things": 0}
-    assert ask(path, "SELECT lake_rows FROM publication") == [(0,)]
-
-
 @pytest.mark.parametrize("way", ["views", "copy", "copy of a stream"])
 def test_rows_that_count_are_shown_without_hidden_columns(lake: Lake, tmp_path: Path, way: str) -> None:
     commit(lake, "C", "x", [1, 2])
@@ -120,15 +111,6 @@ def test_crawl_ids_are_text_even_when_they_look_like_numbers_or_dates(lake: Lake
     published(lake, tmp_path / "cc.duckdb")
     found = ask(tmp_path / "cc.duckdb", "SELECT crawl FROM things")
     assert {row[0] for row in found} == {"2012", "2024-05-01", "C=1", "a b", "ü'"}
-
-
-def test_comments_and_versions_travel_with_the_file(lake: Lake, tmp_path: Path) -> None:
-    commit(lake, "C", "x", [1])
-    done = published(lake, tmp_path / "cc.duckdb")
-    assert done.bytes == (tmp_path / "cc.duckdb").stat().st_size
-    assert ask(tmp_path / "cc.duckdb", "SELECT version FROM publication") == [(done.versions["things"],)]
-    comments = ask(tmp_path / "cc.duckdb", "SELECT view_name, comment FROM duckdb_views() WHERE schema_name = 'main'")
-    assert ("things", "What's in it: it's all.") in comments
 
 
 @pytest.mark.parametrize("name", ["a b", "o'hara", 'with "quotes"', "Jürgen", "#1", "a+b&c=d", "~x", "100,5"])

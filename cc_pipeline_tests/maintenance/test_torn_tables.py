@@ -162,13 +162,6 @@ def test_one_repair_and_one_run_bring_back_what_a_torn_commit_held(
     run_again(workspace_of(world.bucket, workspace.settings.home), world)
 
 
-def test_an_empty_entry_is_a_commit_without_changes(world: World, workspace: Workspace) -> None:
-    cut(last_entry(workspace, "captures"), "empty")
-    attempt(workspace, world, crawl=OLD)
-    assert mend(workspace) == []
-    run_again(workspace_of(world.bucket, workspace.settings.home), world)
-
-
 def test_a_torn_checkpoint_loses_nothing(world: World, workspace: Workspace) -> None:
     lake = open_lake(workspace.settings)
     handle = lake.open(lake.specs["records"])

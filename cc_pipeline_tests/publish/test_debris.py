@@ -78,7 +78,3 @@ def test_what_nobody_can_know_goes_when_nobody_has_touched_it_for_a_day(workspac
     assert delete_leftovers(workspace.settings) == len(left)
     assert [path for path in left if path.exists()] == []
     assert all(path.exists() for path in alive)
-
-
-def test_a_new_home_has_none(workspace: Workspace) -> None:
-    assert delete_leftovers(workspace.settings) == 0
