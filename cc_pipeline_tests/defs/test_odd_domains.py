@@ -168,20 +168,3 @@ def test_a_key_of_the_watch_list_means_that_before_any_sensor_has_run(
         one.url for one in truth.captures_of(NEW, subset="warc") if urlsplit(one.url).netloc == "news.example.co.uk"
     ]
     assert recorded(instance, "captures")[f"{NEW}|{key}"].metadata["dagster/partition_row_count"].value == len(urls) > 0
-
-
-def test_crawls_made_in_the_ui_that_are_none_fail_with_a_reason(
-    world: tuple[Path, MiniCrawlTruth], instance: dg.DagsterInstance
-) -> None:
-    folder, _ = world
-    settings = settings_of(folder / "bucket", folder / "home")
-    bad = ["CC-MAIN-1999-01", "../x"]
-    instance.add_dynamic_partitions("crawl", bad)
-    instance.add_dynamic_partitions("target", ["example.org"])
-    for crawl in bad:
-        result = execute(instance, settings, "harvest_crawl", key=crawl)
-        assert not result.success
-        assert "cc-pipeline crawls" in failure_of(result)
-    result = materialize(instance, settings, "../x|example.org")
-    assert not result.success
-    assert failure_of(result)

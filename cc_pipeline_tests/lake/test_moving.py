@@ -12,7 +12,8 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.published_file import open_home_publication
 from cc_pipeline.lake.snapshot import Copying
 from cc_pipeline.settings import Settings, load_settings
-from cc_pipeline_tests.lake.test_snapshot import commit, lake_at, published
+from cc_pipeline_tests.lake.test_snapshot import published
+from cc_pipeline_tests.lake.things import commit, lake_in
 
 COUNT = "SELECT count(*) FROM things"
 VIEW = "SELECT sql FROM duckdb_views() WHERE view_name = 'things' AND schema_name = 'lake'"
@@ -29,9 +30,9 @@ def home(tmp_path: Path) -> Path:
 def show(folder: Path, copying: Copying | None = None) -> None:
     folder.mkdir()
     (folder / "home.json").write_text('{"source": "/a/bucket"}')
-    lake = lake_at(folder / "lake")
-    commit(lake, "C", "x", [1, 2, 3])
-    commit(lake, "D", "y", [4])
+    lake = lake_in(folder / "lake")
+    commit(lake, {"x": [1, 2, 3]})
+    commit(lake, {"y": [4]}, "D")
     published(lake, folder / "cc.duckdb", copying)
 
 

@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 
-import cc_pipeline
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.sharing import make_once
@@ -72,24 +69,6 @@ def test_published_answers_are_those_of_an_index_with_statuses(
 
     assert answer(control)
     assert answer(silent) == answer(control)
-
-
-def test_changes_and_exports_are_the_same(control: Workspace, silent: Workspace, tmp_path: Path) -> None:
-    homes = [cc_pipeline.open(one.settings.home, source=one.settings.source, quiet=True) for one in (control, silent)]
-    between = f"FROM changes_between('{OLD}', '{NEW}', '{SITE}') ORDER BY url_surtkey"
-    of_control, of_silent = (list(home.sql(between)) for home in homes)
-    assert of_silent == of_control
-    statuses = []
-    for number, home in enumerate(homes):
-        home.export(tmp_path / f"{number}.parquet", SITE, NEW, format="parquet", allow_missing=True)
-        found = {}
-        for file in sorted((tmp_path / f"{number}.parquet").rglob("*.parquet")):
-            table = pq.read_table(file)
-            if "fetch_status" in table.column_names:
-                found[file.stem] = sorted(pc.fill_null(table["fetch_status"], -9).to_pylist())
-        statuses.append(found)
-    assert statuses[0]
-    assert statuses[1] == statuses[0]
 
 
 def test_a_condition_is_judged_by_the_page(control: Workspace, silent: Workspace) -> None:
