@@ -145,8 +145,8 @@ class StageRunner:
         plans = {plan.target_slices.crawl: plan.current_targets for plan in crawl_plans}
         current: set[str] = set()
         for crawl in crawls:
-            found = plans[crawl] if crawl in plans else find_current_targets(self._workspace, crawl, slugs)
-            current |= {partition_key(crawl, slug) for slug in found}
+            current_slugs = plans[crawl] if crawl in plans else find_current_targets(self._workspace, crawl, slugs)
+            current |= {partition_key(crawl, slug) for slug in current_slugs}
         keys = list(dict.fromkeys(partition_key(crawl, slug) for crawl in crawls for slug in slugs))
         due = [key for key in keys if key not in current]
         with database_errors():

@@ -88,10 +88,10 @@ class TableSpec:
     def stored_schema(self) -> pa.Schema:
         """All columns of the table, those included that no view shows."""
         # first: the library gives bounds of the first 32 columns alone
-        own = [
+        hidden_columns = [
             column for column in ((SEQ, REMOVED) if self.key else (GENERATION,)) if column.name not in self.schema.names
         ]
-        return pa.schema([*own, *self.schema, *self.hidden])
+        return pa.schema([*hidden_columns, *self.schema, *self.hidden])
 
     @property
     def has_slices(self) -> bool:
@@ -380,17 +380,17 @@ class Lake:
         """The current table; ``None`` if it does not exist. Its log is read if it may have new entries. Raises
         ``EnvironmentFault``."""
         with self._lock:
-            opened, kept = self._handles.get(spec.name, (0, None))
-            if kept is not None:
-                version = kept.version()
+            opened, kept_handle = self._handles.get(spec.name, (0, None))
+            if kept_handle is not None:
+                version = kept_handle.version()
                 if not self.has_moved(spec.name, version):
-                    return kept
+                    return kept_handle
                 if version - opened > _MAX_HANDLE_COMMITS:
-                    kept = None
+                    kept_handle = None
             elif "://" not in self.root and not _exists(Path(f"{self.address(spec.name)}/_delta_log")):
                 return None
-            handle = self.open(spec, kept_handle=kept)
-            if handle is not None and handle is not kept:
+            handle = self.open(spec, kept_handle=kept_handle)
+            if handle is not None and handle is not kept_handle:
                 self._handles[spec.name] = handle.version(), handle
             return handle
 

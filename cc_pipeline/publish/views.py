@@ -183,8 +183,8 @@ class Blocked:
         for start, end in self.ranges:
             bound = "" if end is None else f" AND url_surtkey < {_quote_key(end)}"
             parts.append(f"(url_surtkey >= {_quote_key(start)}{bound})")
-        own = f" AND NOT {is_one_of(WHOLE_TARGET, self.targets)}" if self.targets else ""
-        return f"coalesce(({' OR '.join(parts)}){own}, false)"
+        exception = f" AND NOT {is_one_of(WHOLE_TARGET, self.targets)}" if self.targets else ""
+        return f"coalesce(({' OR '.join(parts)}){exception}, false)"
 
 
 def _quote_key(key: bytes) -> str:

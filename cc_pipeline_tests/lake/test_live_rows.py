@@ -60,8 +60,8 @@ def test_files_count_wholly_or_in_part(lake: Lake) -> None:
     found = find(lake)
     assert found.miscounts == []
     table = found.tables["things"]
-    assert [len(table.whole), len(table.mixed), len(table.generations), table.rows] == [2, 1, 1, 9]
-    assert all(Path(path).exists() for path in (*table.whole, *table.mixed))
+    assert [len(table.complete), len(table.mixed), len(table.generations), table.rows] == [2, 1, 1, 9]
+    assert all(Path(path).exists() for path in (*table.complete, *table.mixed))
     rows = stream_live_rows(lake, table).read_all()
     assert rows.schema == lake.specs["things"].schema
     assert Counter(rows["target"].to_pylist()) == {"a": 3, "b": 1, "c'": 5}

@@ -277,7 +277,7 @@ def test_an_orphan_that_is_committed_just_before_it_is_condemned_stays(
     with later(WEEK):
         compact_all(lake)
     assert content(lake) == [(CRAWL, "b", 5), (CRAWL, "b", 6)]
-    assert lost not in read_liveness(lake, "things", CRAWL).named
+    assert lost not in read_liveness(lake, "things", CRAWL).every
     assert min(file.rows for file in stored_files(lake)) == 2
 
 
