@@ -9,12 +9,14 @@ import dagster as dg
 import pytest
 
 import cc_pipeline.extraction.run as stages
+from cc_pipeline.checks import outputs
+from cc_pipeline.checks.scope import CheckResult
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.home_namespace import OWN_HOME, TABLES
 from cc_pipeline.defs.lake_records import read_partitions, report_unrecorded, restore_records
 from cc_pipeline.defs.recording import FAILED, PartitionsFailed
 from cc_pipeline.defs.stage_runner import StageRunner
-from cc_pipeline.errors import CcPipelineError, PlaceFault
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
@@ -204,6 +206,17 @@ def test_a_command_reports_what_it_made_without_a_run(settings: Settings, bad_pa
         states_equal_the_lake(runner.instance, settings, KEYS)
         assert runner.extract(CRAWLS, targets) == []
         assert not runner.instance.get_runs()
+
+
+def test_a_publication_is_judged_once_and_an_error_ends_the_command(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdicts = [CheckResult("publication", "ok", ""), CheckResult("publication", "error", "it shows nothing")]
+    monkeypatch.setattr(outputs, "judge_publication", lambda *_: verdicts.pop(0))
+    with open_workspace(settings) as workspace, StageRunner(workspace) as runner:
+        assert runner.publish() is not None and len(verdicts) == 1
+        with pytest.raises(EnvironmentFault, match="it shows nothing"):
+            runner.publish()
 
 
 def test_what_a_killed_command_committed_is_recorded_by_the_next(settings: Settings) -> None:

@@ -1,5 +1,5 @@
-"""Captures whose index row has no status (CDXJ of 2015; -1 in rows of before): every answer is that of an index with
-statuses, once the pages are parsed."""
+"""Captures whose index row has no status (CDXJ of 2015): every answer is that of an index with statuses, once the pages
+are parsed."""
 
 from __future__ import annotations
 
@@ -37,15 +37,11 @@ def control(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     yield workspace_of(bucket[0], home, index="zipnum", subsets=("warc", "crawldiagnostics"))
 
 
-@pytest.fixture(scope="module", params=[None, pytest.param(-1, marks=pytest.mark.matrix)], ids=["null", "of-before"])
-def silent(
-    bucket: Bucket, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Workspace]:
-    """A home of an index that says no status: as it is read now, and as homes of before have it."""
+@pytest.fixture(scope="module")
+def silent(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    """A home of an index that says no status."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("cc_pipeline.index.zipnum.locator._status", lambda _: request.param)
-        if request.param is not None:
-            patched.setattr("cc_pipeline.records.outcomes.NO_STATUS", None)
+        patched.setattr("cc_pipeline.index.zipnum.locator._status", lambda _: None)
         yield made(bucket[0], tmp_path_factory.mktemp("silent"))
 
 
