@@ -13,7 +13,6 @@ import pytest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake import slices as slices_module
-from cc_pipeline.lake.compaction import condemn
 from cc_pipeline.lake.files import write_rows
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import Slice
@@ -314,18 +313,3 @@ def test_invalid_slices_keep_their_rows_and_are_to_be_made_again(lake: Lake) -> 
     assert list_slices(lake, MAKE) == slices_in(CRAWL, [Y])
 
 
-def test_a_condemned_generation_is_never_committed(lake: Lake) -> None:
-    slices = slices_in(CRAWL, [X, Y])
-    generations, base = draw_generations(slices), base_of(lake, X, Y)
-    numbers = {slice_.target: number for slice_, number in generations.items()}
-    written = {
-        table: write_rows(lake, table, CRAWL, build_rows(CRAWL, {X: [1], Y: [2]}).to_batches(), numbers)
-        for table in MAKE.tables
-    }
-    condemn(lake, CRAWL, [generations[slices[0]]])
-    condemn(lake, CRAWL, [5, 6])
-    with pytest.raises(SlicesChanged) as refused:
-        commit_written(lake, MAKE, {slice_: {} for slice_ in slices}, written, generations, base)
-    assert refused.value.slices == {slices[0]}
-    assert content(lake) == [("C", Y, 2)]
-    assert list_slices(lake, MAKE) == slices[1:]
