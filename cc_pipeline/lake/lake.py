@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -56,9 +56,6 @@ GENERATION: Final = pa.field("generation", pa.int64(), nullable=False)
 SEQ: Final = pa.field("seq", pa.int64(), nullable=False)
 REMOVED: Final = pa.field("is_removed", pa.bool_(), nullable=False)
 
-#: The purge that removes the rows of a slice: none, that of the target, or also that of one subset of the target.
-RemovedWith: TypeAlias = Literal["nothing", "target", "subset"]
-
 
 @dataclass(frozen=True)
 class TableSpec:
@@ -69,8 +66,8 @@ class TableSpec:
     these have the same content. ``row_group_rows`` are the rows of a row group of its files. ``hidden`` are columns
     that no view shows.
 
-    ``stage`` makes its slices again. ``removed_with`` says when the rows of a target in a crawl go; it means nothing
-    for tables without these two columns. A table that ``is_published`` nowhere is left out of copies."""
+    ``stage`` makes its slices again. With ``is_of_files``, what is called a target is a file, which no purge removes. A
+    table that ``is_published`` nowhere is left out of copies."""
 
     name: str
     schema: pa.Schema
@@ -79,7 +76,7 @@ class TableSpec:
     provenance_columns: tuple[str, ...] = ()
     row_group_rows: int = ROW_GROUP_ROWS
     stage: Stage | None = None
-    removed_with: RemovedWith = "subset"
+    is_of_files: bool = False
     is_published: bool = True
     key: tuple[str, ...] = ()
     hidden: tuple[pa.Field, ...] = ()
@@ -101,7 +98,7 @@ class TableSpec:
     @property
     def has_targets(self) -> bool:
         """Whether the table has rows of targets in crawls, which a purge removes."""
-        return self.slice_columns == SLICE and self.removed_with != "nothing"
+        return self.slice_columns == SLICE and not self.is_of_files
 
     @property
     def partition_columns(self) -> list[str]:

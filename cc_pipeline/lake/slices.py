@@ -132,15 +132,11 @@ class Base:
     find_changed: Callable[[Collection[Slice]], Collection[Slice]] = lambda slices: ()
 
 
-def read_epochs(lake: Lake, slices: Iterable[Slice], stage: Stage | None = None) -> dict[Slice, int]:
+def read_epochs(lake: Lake, slices: Iterable[Slice]) -> dict[Slice, int]:
     """The epoch of each slice's target and subset; 0 for targets that are not defined."""
     slices = list(slices)
     by_slug = read_target_rows(lake, {whole_slug(slice_.target) for slice_ in slices})
-    of_target = stage is not None and stage.label in _list_whole_stages(lake)
-    return {
-        slice_: _epoch_of(by_slug.get(whole_slug(slice_.target)), slice_.target, of_target=of_target)
-        for slice_ in slices
-    }
+    return {slice_: _epoch_of(by_slug, slice_.target) for slice_ in slices}
 
 
 def refuse_changed_epochs(lake: Lake, epochs: Mapping[Slice, int]) -> None:
@@ -161,16 +157,12 @@ def read_target_rows(lake: Lake, slugs: Collection[str]) -> dict[str, dict[str, 
     return {row["slug"]: row | (no_epochs if row[REMOVED.name] else {}) for row in rows}
 
 
-def _epoch_of(row: Mapping[str, Any] | None, target: str, *, of_target: bool = False) -> int:
+def _epoch_of(target_rows: Mapping[str, Mapping[str, Any]], target: str) -> int:
+    """The epoch of a slice's ``target`` by the rows of targets: that of its subset, if it has one."""
+    row = target_rows.get(whole_slug(target))
     if row is None:
         return 0
-    of_subset = None if of_target else dict(row[SUBSET_EPOCHS.name] or ()).get(subset_of(target))
-    return int(row[EPOCH.name] or 0) if of_subset is None else int(of_subset)
-
-
-def _list_whole_stages(lake: Lake) -> set[str]:
-    """The labels of stages whose rows stay when a subset of their target is deleted."""
-    return {spec.stage.label for spec in lake.specs.values() if spec.stage and spec.removed_with == "target"}
+    return int(dict(row[SUBSET_EPOCHS.name] or ()).get(subset_of(target), row[EPOCH.name] or 0))
 
 
 def read_slice_rows(
@@ -185,13 +177,8 @@ def read_slice_rows(
     requested = set(slices)
     rows = [row for row in parse_rows(newest) if row.slice_ in requested and (not labels or row.stage in labels)]
     # the targets after the slices: a purge that began in between hides the rows
-    by_slug, exempt = read_target_rows(lake, {whole_slug(row.slice_.target) for row in rows}), _list_whole_stages(lake)
-    return {
-        (row.slice_, row.stage): row
-        for row in rows
-        if row.epoch
-        == _epoch_of(by_slug.get(whole_slug(row.slice_.target)), row.slice_.target, of_target=row.stage in exempt)
-    }
+    by_slug = read_target_rows(lake, {whole_slug(row.slice_.target) for row in rows})
+    return {(row.slice_, row.stage): row for row in rows if row.epoch == _epoch_of(by_slug, row.slice_.target)}
 
 
 def list_slices(lake: Lake, stage: Stage, where: Mapping[str, str | Sequence[str]] | None = None) -> list[Slice]:
@@ -244,16 +231,7 @@ def has_current_epoch(lake: Lake, rows: pa.Table, by_slug: dict[str, dict[str, A
     targets = encoded.dictionary.to_pylist()
     by_slug = {} if by_slug is None else by_slug
     by_slug |= read_target_rows(lake, {whole_slug(target) for target in targets} - by_slug.keys())
-    of_subsets, of_targets = (
-        pa.array(
-            [_epoch_of(by_slug.get(whole_slug(target)), target, of_target=of_target) for target in targets], pa.int64()
-        )
-        for of_target in (False, True)
-    )
-    has_no_target = pc.is_in(
-        rows["stage"].combine_chunks(), value_set=pa.array(sorted(_list_whole_stages(lake)), pa.string())
-    )
-    epochs = pc.if_else(has_no_target, of_targets.take(encoded.indices), of_subsets.take(encoded.indices))
+    epochs = pa.array([_epoch_of(by_slug, target) for target in targets], pa.int64()).take(encoded.indices)
     is_equal = pc.equal(rows["epoch"].combine_chunks(), epochs)
     is_defined = pa.array([whole_slug(target) in by_slug for target in targets], pa.bool_()).take(encoded.indices)
     return pa.chunked_array([pc.if_else(pc.or_(is_equal, is_defined), is_equal, pa.scalar(None, pa.bool_()))])
@@ -463,8 +441,7 @@ def _find_changed(
     lake: Lake, stored: Mapping[tuple[Slice, str, int], SliceRow], rows: Sequence[SliceRow], base: Base
 ) -> tuple[Collection[Slice], bool]:
     """The slices that changed since, and whether the definition or the blocks of any did."""
-    # all rows of a commit are of stages that a purge treats alike
-    epochs = read_epochs(lake, [row.slice_ for row in rows], Stage(rows[0].stage, ()) if rows else None)
+    epochs = read_epochs(lake, [row.slice_ for row in rows])
     redefined = {slice_ for slice_, epoch in epochs.items() if epoch != base.epochs[slice_]}
     redefined |= {*base.find_changed([row.slice_ for row in rows])}
     # not by content alone: rows of a generation that was superseded may have been dropped while they were read
@@ -566,7 +543,7 @@ def commit_written(
 def read_base(lake: Lake, stage: Stage, slices: Collection[Slice]) -> Base:
     """What a commit of ``slices`` replaces now."""
     rows = read_slice_rows(lake, slices, (stage,))
-    return Base(read_epochs(lake, slices, stage), {slice_: row for (slice_, _), row in rows.items()})
+    return Base(read_epochs(lake, slices), {slice_: row for (slice_, _), row in rows.items()})
 
 
 def find_stale(lake: Lake, stage: Stage, inputs: Mapping[Slice, Mapping[str, str]]) -> list[Slice]:

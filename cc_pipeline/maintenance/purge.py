@@ -19,7 +19,9 @@ from typing import Final
 import pyarrow.compute as pc
 
 from cc_pipeline import progress
-from cc_pipeline.commoncrawl.slice_slugs import whole_slug
+from cc_pipeline.commoncrawl.slice_slugs import is_named_captures, whole_slug
+from cc_pipeline.commoncrawl.target import WHERE_SLUG
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction.reusable_records import note_superseded as note_files_superseded
 from cc_pipeline.grouping import group_within
 from cc_pipeline.lake import target_definitions as targets
@@ -101,9 +103,12 @@ def drop_subset(workspace: Workspace, slug: str, subset: str) -> int:
     """Hides the captures of a target in ``subset`` in every crawl, and returns their number. Maintenance deletes them,
     and the stored records that no other row names, as it does for a purge. Other subsets are kept.
 
-    Raises ``EnvironmentFault`` if the lake cannot be read or written, or has unknown tables.
+    Raises ``EnvironmentFault`` if the lake cannot be read or written, or has unknown tables; ``UserInputError`` for
+    captures that a person listed, since the list would go with them.
     """
     lake = workspace.lake
+    if is_named_captures(slug) and WHERE_SLUG not in slug:
+        raise UserInputError(f"the captures of {slug} were listed by location: remove the whole target with --purge")
     refuse_unknown_tables(lake)
     rows = [
         row

@@ -142,7 +142,7 @@ class Adding:
             inputs = {slice_: {"rows": content_digests.get(slice_.target, NOTHING)} for slice_ in sorted(slices)}
             if any(slice_ not in self._stored or self._stored[slice_].input != item for slice_, item in inputs.items()):
                 replaced = {slice_: self._stored[slice_] for slice_ in slices if slice_ in self._stored}
-                base = Base(read_epochs(self._lake, slices, NAMED_CAPTURES), replaced)
+                base = Base(read_epochs(self._lake, slices), replaced)
                 try:
                     commit_stage(self._lake, NAMED_CAPTURES, inputs, {_TABLE: self._batches(crawl)}, base=base)
                 except SlicesChanged as error:

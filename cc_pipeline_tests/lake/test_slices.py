@@ -311,5 +311,3 @@ def test_invalid_slices_keep_their_rows_and_are_to_be_made_again(lake: Lake) -> 
     empty_slices(lake, MAKE, [*slices_in(CRAWL, [X, "z"])])
     assert content(lake) == [("C", Y, 2)]
     assert list_slices(lake, MAKE) == slices_in(CRAWL, [Y])
-
-
