@@ -205,12 +205,11 @@ def change_subset_epoch(lake: Lake, slug: str, subset: str) -> None:
     epoch = secrets.randbits(62)
 
     def build(stored: list[Row]) -> list[Row]:
-        epochs = [{**dict(row[SUBSET_EPOCHS.name] or ()), subset: epoch} for row in stored]
-        changed = [row | {SUBSET_EPOCHS.name: subset_epochs} for row, subset_epochs in zip(stored, epochs, strict=True)]
+        epochs = [dict(row[SUBSET_EPOCHS.name] or ()) for row in stored]
         return [
-            row
-            for row, old in zip(changed, stored, strict=True)
-            if dict(old[SUBSET_EPOCHS.name] or ()).get(subset) != epoch
+            row | {SUBSET_EPOCHS.name: old | {subset: epoch}}
+            for row, old in zip(stored, epochs, strict=True)
+            if old.get(subset) != epoch
         ]
 
     update_rows(lake, _TABLE, {"slug": slug}, build)

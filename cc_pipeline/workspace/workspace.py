@@ -215,9 +215,8 @@ class Workspace:
     def close(self) -> None:
         """Closes all connections. A workspace that is used again opens them again."""
         with ExitStack() as closing:
-            for name in ("transport", "place", "_list_transport", "_named"):
-                opened: Transport | NamedPlaces | None = self.__dict__.get(name)
-                if opened is not None:
+            for opened in self.__dict__.values():
+                if isinstance(opened, Transport | NamedPlaces):
                     closing.callback(opened.close)
 
     @property
