@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline_tests.corpus import CORPUS
-from cc_pipeline_tests.documents.layouts import layouts
 
 _PAGES = CORPUS / "html_text_metadata"
 ARTICLES = _PAGES / "scrapinghub_aeb"
@@ -134,21 +133,6 @@ def gold_pages() -> list[GoldPage]:
         site = re.sub(r"(-\d+)?(\.\d+)?$", "", folder.name)
         found.append(GoldPage("readability", site, source, text, tuple(_elements(tree))))
     return found
-
-
-def layout_pages(each: int) -> list[GoldPage]:
-    """Generated pages, so many of each kind."""
-    return [
-        GoldPage(
-            page.kind,
-            f"{page.kind} {at}",
-            page.markup,
-            page.text,
-            tuple((STRUCTURE[tag], spaced(text)) for tag, text in page.elements),
-            generated=True,
-        )
-        for at, page in enumerate(layouts(each))
-    ]
 
 
 def _read(folder: Path, name: str) -> str:
