@@ -69,7 +69,7 @@ class Measured(NamedTuple):
     widest: int
 
 
-def _measure(tree: LexborHTMLParser) -> Measured:
+def measure(tree: LexborHTMLParser) -> Measured:
     depth = depth_with_templates = attributes = widest = 0
     waiting: list[tuple[LexborNode, int, bool]] = [(tree.root, 1, False)] if tree.root else []
     while waiting:
@@ -98,7 +98,7 @@ def test_no_tree_is_deeper_or_wider_than_was_allowed(seed: int, is_fed_in_pieces
         patch.setattr(bounds, "_FEW_TAGS", 0 if is_fed_in_pieces else 4_096)
         document = parse_html(generate_markup(random.Random(seed)), "http://a/", limits)
     assert document.tree is not None
-    seen = _measure(document.tree)
+    seen = measure(document.tree)
     assert seen.depth <= 2 * limits.depth
     assert seen.depth_with_templates <= 6 * limits.depth + 4
     assert seen.widest <= limits.attributes
@@ -108,7 +108,7 @@ def test_no_tree_is_deeper_or_wider_than_was_allowed(seed: int, is_fed_in_pieces
 def test_no_tag_of_a_tree_was_left_out_of_the_count(seed: int) -> None:
     """A bound on elements just below what a tree has is reached by the scan too."""
     markup = generate_markup(random.Random(seed), reopened=False).encode()
-    tree = _measure(LexborHTMLParser(markup, scripting=True))
+    tree = measure(LexborHTMLParser(markup, scripting=True))
     cuts, *_ = scanned(markup, 256, 10_000, max(0, tree.attributes - 1), 4_000)
     assert not tree.attributes or cuts
 

@@ -229,3 +229,9 @@ def test_a_model_that_fails_on_a_page_costs_its_main_content_alone(monkeypatch: 
     assert parsed.text["text"].startswith("The mill")
     assert (parsed.text["main_content"], len(parsed.links)) == (None, 3)
     assert parsed.metadata["flags"] == ["main_content_left_out"]
+    monkeypatch.undo()
+    monkeypatch.setattr(content, "_write_markdown", fail)
+    parsed = parse_page(page(ARTICLE), ParseOptions(markdown=True))
+    assert parsed.text is not None
+    assert (parsed.text["main_content_markdown"], parsed.metadata["flags"]) == (None, ["main_content_left_out"])
+    assert SENTENCES[3] in parsed.text["main_content"]

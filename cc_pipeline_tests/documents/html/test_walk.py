@@ -18,7 +18,7 @@ from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline_tests.corpus import needs_corpus
 from cc_pipeline_tests.documents.gold import gold_articles
-from cc_pipeline_tests.documents.pages import page, read, tables_of
+from cc_pipeline_tests.documents.pages import page, read
 
 SHADOW = "<template shadowrootmode={}>in <a href=s>shadow</a></template>"
 
@@ -176,14 +176,6 @@ def test_columns() -> None:
         assert getattr(blocks, name).tolist() == expected, name
     nodes = {node.mem_id: node.tag for node in tree.css("body, body *")}
     assert [nodes[address] for address in found.address.tolist()] == [TAGS[tag] for tag in elements.tag]
-
-
-def test_same_path() -> None:
-    found = tables_of("<ul><li class=a><b>x</b><li class=a><b>y</b><li class=b><b>z</b></ul><x-y>1</x-y><x-z>2</x-z>")
-    path = {TAGS[tag] + str(row): int(found.path[row]) for row, tag in enumerate(found.elements.tag)}
-    assert path["li2"] == path["li4"] != path["li6"]
-    assert path["b3"] == path["b5"] != path["b7"]
-    assert path["?8"] != path["?9"]
 
 
 # fmt: off
