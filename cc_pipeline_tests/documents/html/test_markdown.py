@@ -11,10 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.html.markdown import Markdown, markdown
-from cc_pipeline_tests.documents.html.markdown_pages import PAGES, expected
 from cc_pipeline_tests.documents.pages import read
 
 _READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -358,17 +356,3 @@ def test_no_page_is_longer_than_the_bound(page: str) -> None:
 def test_formulas_in_scripts_are_in_the_tree_that_is_looked_at() -> None:
     page = "<title>t</title><p>so <script type='math/tex'>x_1</script> it<script>no()</script> is</p>"
     assert (_markdown(page).text, read(page).body_text) == ("so $x_1$ it is", "so it is")
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_pages_come_to_what_was_read(name: str) -> None:
-    read = expected()
-    assert sorted(read) == sorted(PAGES)
-    assert _markdown(PAGES[name]).text == read[name]
-    tree = LexborHTMLParser(PAGES[name])
-    blocks = _read(read[name])
-    whole = str(blocks)
-    assert whole.count("('table', ") == sum(len(table.css("table")) == 1 for table in tree.css("table"))
-    assert whole.count("('ol', ") == len(tree.css("ol"))
-    codes = [pre.text().removesuffix("\n") for pre in tree.css("pre")]
-    assert [code for code in codes if repr(code) not in whole] == []
