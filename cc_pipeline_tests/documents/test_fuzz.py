@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cc_pipeline.documents.document2012.json import metadata_json
 from cc_pipeline.documents.feeds.rows import parse_feed
-from cc_pipeline.documents.page import Limits, ParseOptions
+from cc_pipeline.documents.page import FLAGS, Limits, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline_tests import fuzzing
@@ -69,6 +69,7 @@ def check(payload: bytes, mime: str | None) -> None:
         parsed = parse_page(page(payload, mime=mime), OPTIONS)
     batches = to_record_batches([parsed])
     assert batches["page_metadata"].num_rows == 1
+    assert {*(parsed.metadata["flags"] or ())} <= {*FLAGS}
     assert json.loads(metadata_json(parsed.metadata, parsed.links))["disposition"] == "SUCCESS"
     for batch in batches.values():
         batch.validate(full=True)

@@ -11,7 +11,6 @@ from cc_pipeline.documents.html.content import (
     main_content,
 )
 from cc_pipeline.documents.html.content_selection import content_of
-from cc_pipeline.documents.html.features import holders, nearest, take_neighbours, windows
 from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline_tests.documents.pages import page, tables_of
@@ -143,29 +142,6 @@ def test_boxes_are_taken_out_where_they_are_small(within: str, out: bool) -> Non
     assert (first.strip() not in found) == out
 
 
-@pytest.mark.parametrize("markup", [ARTICLE, LIST, "<p>x", "<p>x<p>y"])
-def test_what_lies_around_a_block_is_what_plain_loops_find(markup: str) -> None:
-    seen = tables_of(markup)
-    element, count = seen.elements, len(seen.blocks.chars)
-    chain = holders(seen)
-    near = np.stack(take_neighbours(np.arange(count, dtype=np.float32)), 1).tolist()
-    low, high = windows(count, np.array([1, 4]))
-    is_even = np.arange(len(element.tag)) % 2 == 0
-    expected: list[int] = []
-    for row, parent in enumerate(element.parent.tolist()):
-        expected.append(row if is_even[row] else expected[parent] if parent >= 0 else -1)
-    assert nearest(seen, is_even).tolist() == expected
-    for block in range(count):
-        row = int(seen.blocks.element[block])
-        for found in chain[:, block].tolist():
-            assert found == row
-            row = int(element.holder[element.parent[row]]) if row else 0
-        assert near[block] == [at if 0 <= at < count else -1 for at in (block + by for by in (-3, -2, -1, 1, 2, 3))]
-        for column, reach in enumerate((1, 4)):
-            within = [at for at in range(count) if abs(at - block) <= reach]
-            assert [*range(low[block, column], high[block, column])] == within
-
-
 def test_main_content_has_its_bound() -> None:
     cut = ParseOptions(limits=Limits(text_chars=500), markdown=True)
     # title and description are in the text too
@@ -195,20 +171,6 @@ def test_pages_without_content(markup: str) -> None:
 def test_many_blocks_are_kept_as_they_are() -> None:
     markup = "<html><body><nav>menu</nav>" + "<p>word" * model.MAX_BLOCKS + "</body></html>"
     assert main_content(markup, "fast") == "\n".join(["menu", *["word"] * model.MAX_BLOCKS])
-
-
-def test_markdown_has_what_the_page_has() -> None:
-    formula = "<math><mi>x</mi><annotation encoding='application/x-tex'>a_1*b_2</annotation></math>"
-    more = f"<p>{SENTENCES[0]} So <span>{formula}</span> is said, by 10<sup>6</sup> people.</p>"
-    table = "<table><tr><th>Mill</th><th>Built</th></tr><tr><td>Old mill</td><td>1720</td></tr></table>"
-    code = f"<p>{SENTENCES[1]}</p><pre><code class='language-c'>int a;\n\n\nint b;</code></pre>{table}"
-    article = ARTICLE.replace("<p>More in", f"{more}{code}<p>{SENTENCES[2]}</p><p>More in")
-    parsed = parse_page(page(article), ParseOptions(markdown=True))
-    found = (parsed.text or {})["main_content_markdown"]
-    assert "So $a_1*b_2$ is said, by 10<sup>6</sup> people." in found
-    assert "```c\nint a;\n\n\nint b;\n```" in found
-    assert "| Mill | Built |\n| --- | --- |\n| Old mill | 1720 |" in found
-    assert "Advertisement" not in found
 
 
 def test_markdown_is_written_of_text_with_control_characters() -> None:
