@@ -60,15 +60,3 @@ def test_characters_beyond_the_basic_plane_are_written_so_too(name: str) -> None
 )
 def test_characters_that_codecs_of_python_lack_or_lose(payload: bytes, label: str, text: str, clean: bool) -> None:
     assert decode(payload, label)[::3] == (text, clean)
-
-
-@pytest.mark.parametrize(
-    ("label", "payload", "text"),
-    [
-        ("iso-2022-kr", "\ud55c".encode("iso2022_kr"), "\ud55c"),
-        ("hz-gb-2312", "\u6c49".encode("hz"), "\u6c49"),
-        ("iso-2022-cn", b"<a href=x>\xff", "<a href=x>\ufffd"),
-    ],
-)
-def test_charsets_that_browsers_refuse_are_read(label: str, payload: bytes, text: str) -> None:
-    assert decode(payload, label).text == text

@@ -69,7 +69,7 @@ def check(payload: bytes, mime: str | None) -> None:
         parsed = parse_page(page(payload, mime=mime), OPTIONS)
     batches = to_record_batches([parsed])
     assert batches["page_metadata"].num_rows == 1
-    assert {*(parsed.metadata["flags"] or ())} <= {*FLAGS}
+    assert {*(parsed.metadata.get("flags") or ())} <= {*FLAGS}
     assert json.loads(metadata_json(parsed.metadata, parsed.links))["disposition"] == "SUCCESS"
     for batch in batches.values():
         batch.validate(full=True)
