@@ -5,6 +5,8 @@ from __future__ import annotations
 from cc_pipeline_tests.conformance.responses import answer, case
 
 _SITE = "https://www.example.com"
+_ATOM = "application/atom+xml"
+_AT = "Content-Location: /c/"
 
 
 def _rss(items: str, before: str = "") -> bytes:
@@ -92,6 +94,17 @@ CASES = (
         "a base on top of a base",
         _atom(_BASED, "xml:base='http://other.example/ongoing/'"),
         item_links=["http://other.example/ongoing/When/201x/Texas"],
+    ),
+    *(
+        case(
+            "RFC 9110 8.7",
+            f"Content-Location is the base of a feed without one: {base!r}",
+            answer(
+                f"<feed xmlns='http://www.w3.org/2005/Atom' {base}><entry><link href='x'/></entry></feed>", _ATOM, _AT
+            ),
+            item_links=[right],
+        )
+        for base, right in (("", f"{_SITE}/c/x"), ("xml:base='http://a.example/'", "http://a.example/x"))
     ),
     case(
         "davorg-cpan/xml-feed#45",

@@ -44,7 +44,7 @@ _HEADER, _META, _SHAPE, _STATISTICS, _UNDETERMINED = 0, 1, 2, 3, 10
         (b'<meta http-equiv="refresh" content="text/html; charset=Shift_JIS">', None, "UTF-8", _SHAPE),
         (b'<meta content="a;charset=big5" http-equiv=content-type content="charset=gbk">', None, "Big5", _META),
         (b"<meta charset=koi8-r charset=big5>", None, "KOI8-R", _META),
-        (b'<?xml version="1.0" encoding="ISO-8859-2"?><rss/>', None, "ISO-8859-2", _META),
+        (b'<?xml version="1.0" encoding="ISO-8859-2"?><meta charset=big5>', None, "ISO-8859-2", _META),
         (b" <?xml version='1.0' encoding='nonsense'?><meta charset=big5>", None, "Big5", _META),
         (b'<?xml version="1.0" encoding="utf-16"?><rss/>', None, "UTF-8", _META),
         (b"<!-- <meta charset=big5> --><p>x", None, "UTF-8", _SHAPE),
