@@ -37,19 +37,15 @@ def _pages(count: int, size: int = 3) -> list[list[PageInput]]:
 
 
 def trapped(item: PageInput, failure: str | None = None) -> Input:
-    """A reader that does what hostile pages do, in the process that parses."""
-    if failure is None and item.payload == b"kill":
+    """A reader that does what hostile pages do, in the process that parses: while they are read, or by way of a trap in
+    their headers while they are parsed."""
+    if failure is None and item.payload == b"kill the reader":
         os.kill(os.getpid(), signal.SIGKILL)
     if failure is None and item.payload == b"raise":
         raise OverflowError("too large")
     if item.payload == b"gone":
         return failed_page(item, "Missing", "not_found")
-    return identity(item, failure)
-
-
-def killing_parse(item: PageInput, failure: str | None = None) -> Input:
-    """Kills the process only while the page is parsed, by way of a trap in its headers."""
-    if failure is None and item.payload in (b"kill", b"hang"):
+    if failure is None and item.payload in (b"kill the parser", b"hang"):
         return replace(item, http_headers=_Trap(item.payload))
     return identity(item, failure)
 
@@ -61,7 +57,7 @@ class _Trap(tuple[tuple[str, str], ...]):
         return made
 
     def __iter__(self):
-        if self.payload == b"kill":
+        if self.payload == b"kill the parser":
             os.kill(os.getpid(), signal.SIGKILL)
         while True:
             pass
@@ -81,15 +77,17 @@ def test_no_batches_and_empty_batches() -> None:
 
 
 @pytest.mark.process
-def test_a_page_that_kills_or_hangs_its_process_is_a_row_and_the_others_go_on() -> None:
-    bodies = [b"a", b"kill", b"b", b"hang", b"c"]
+def test_a_page_that_ends_or_hangs_its_process_is_a_row_and_the_others_go_on() -> None:
+    killed = "parser process ended by SIGKILL"
+    details = {
+        **{b"a": None, b"kill the reader": killed, b"b": None, b"kill the parser": killed, b"c": None},
+        **{b"hang": "more than 1 s of processor time", b"raise": "OverflowError: too large", b"gone": "not_found"},
+    }
     options = ParseOptions(main_content="none", language=False, limits=Limits(seconds=1.0))
-    parts = parse_batches([[page(body) for body in bodies], [page("d")]], options, 2, killing_parse)
+    parts = parse_batches([[page(body) for body in details], [page("d")]], options, 2, trapped)
     rows = _joined(parts)["page_metadata"]
-    assert [row["failure_detail"] for row in rows] == [
-        *(None, "parser process ended by SIGKILL", None, "more than 1 s of processor time", None, None)
-    ]
-    assert {row["failure_reason"] for row in rows} == {None, "ParseFailed"}
+    assert [row["failure_detail"] for row in rows] == [*details.values(), None]
+    assert {row["failure_reason"] for row in rows} == {None, "ParseFailed", "Missing"}
 
 
 def killed_once(item: PageInput, failure: str | None = None) -> Input:
@@ -254,15 +252,6 @@ class _Deadly:
 def test_processes_that_never_get_to_a_page_end_the_run() -> None:
     with pytest.raises(EnvironmentFault, match="before they parse a page"):
         list(parse_batches([[_Deadly()]], OPTIONS, 1, identity))
-
-
-@pytest.mark.process
-def test_a_record_that_cannot_be_read_is_one_row() -> None:
-    bodies = [b"a", b"kill", b"b", b"raise", b"gone"]
-    found = _joined(parse_batches([[page(body) for body in bodies]], OPTIONS, 1, trapped))["page_metadata"]
-    assert [row["failure_detail"] for row in found] == [
-        *(None, "parser process ended by SIGKILL", None, "OverflowError: too large", "not_found")
-    ]
 
 
 def test_large_pages_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
