@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from cc_pipeline_tests.documents.gold import STRUCTURE, GoldPage, spaced
+from benchmarks.gold_pages import STRUCTURE, GoldPage, spaced
 
 _WORDS = (
     "river bridge winter letter garden signal market engine copper window harbour station method number water paper "
