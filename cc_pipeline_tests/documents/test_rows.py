@@ -37,17 +37,6 @@ def test_every_capture_has_one_metadata_row_and_batches_fit_their_schema(batches
         assert batch.schema.names[: len(KEY_NAMES)] == list(KEY_NAMES), name
 
 
-def test_links_are_nested_in_content_and_flat_in_page_links(batches: dict[str, pa.RecordBatch]) -> None:
-    nested = [row["content"]["links"] if row["content"] else None for row in batches["page_metadata"].to_pylist()]
-    assert [len(links) if links is not None else None for links in nested] == [4, None, None, None, None, 1]
-    flat = batches["page_links"].to_pylist()
-    own = [row for row in flat if row["item_index"] is None]
-    assert [row["link_url"] for row in own] == [link["url"] for links in nested if links for link in links]
-    assert [row["link_index"] for row in own] == [0, 1, 2, 3, 0]
-    inside = [row for row in flat if row["item_index"] is not None]
-    assert {row["url"] for row in inside} == {"https://example.com/feed", "https://www.example.com/dir/page.html?q=1"}
-
-
 def test_no_pages_give_empty_batches() -> None:
     assert {name: batch.num_rows for name, batch in to_record_batches([]).items()} == dict.fromkeys(SCHEMAS, 0)
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -139,54 +136,6 @@ def test_a_process_without_an_answer_and_without_processor_time_is_replaced(monk
         assert process.find_fault() == "parser process waits for ever"
     finally:
         process.end()
-
-
-#: Parses pages, and says a line for each batch, and at last a digest of the rows.
-PARSING = """
-from cc_pipeline.documents.batch.pool import parse_batches
-from cc_pipeline_tests.documents.batch.test_batch import LOADED, digest_of, loaded_pages
-from cc_pipeline_tests.documents.pages import identity
-def told():
-    for rows in parse_batches(loaded_pages(), LOADED, 2, identity):
-        print("rows", flush=True)
-        yield rows
-print(digest_of(told()))
-"""
-LOADED = ParseOptions(limits=Limits(seconds=10.0))
-
-
-def loaded_pages() -> list[list[PageInput]]:
-    return [[page(f"<title>{n}.{m}</title>" + "<p>Words of a page.</p>" * 2_000) for m in range(4)] for n in range(8)]
-
-
-def digest_of(parts: Iterable[pool.RecordBatches]) -> str:
-    return hashlib.sha256(repr(_joined(parts)).encode()).hexdigest()
-
-
-@pytest.mark.process
-def test_rows_are_the_same_whatever_the_machine_does_meanwhile() -> None:
-    """The group of processes is stopped at each batch, and a parser is killed twice."""
-    quiet = digest_of(rows_of(items, LOADED, identity) for items in loaded_pages())
-    parsing = subprocess.Popen(
-        [sys.executable, "-c", PARSING], stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    try:
-        assert parsing.stdout is not None
-        for number, line in enumerate(parsing.stdout):
-            if line == "rows\n":
-                os.killpg(parsing.pid, signal.SIGSTOP)
-                if number in (1, 3):
-                    os.kill(_children_of(parsing.pid)[0], signal.SIGKILL)
-                os.killpg(parsing.pid, signal.SIGCONT)
-        assert line.strip() == quiet
-    finally:
-        parsing.kill()
-        parsing.wait()
-
-
-def _children_of(process: int) -> list[int]:
-    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process)], capture_output=True, check=True)
-    return [int(pid) for pid in listed.stdout.split()]
 
 
 def process_of(item: PageInput, failure: str | None = None) -> Input:

@@ -70,16 +70,6 @@ def test_tables_have_all_of_them_and_the_2012_document_its_own() -> None:
     assert [link["type"] for link in document] == ["a", "img"]
 
 
-def test_a_feed_s_items_nest_the_links_of_2012() -> None:
-    content = f"<content:encoded><![CDATA[{MARKUP}]]></content:encoded>"
-    space = "http://purl.org/rss/1.0/modules/content/"
-    feed = f"<rss xmlns:content='{space}'><channel><item><title>T</title>{content}</item></channel></rss>"
-    parsed = parse_page(page(feed, mime="application/rss+xml"))
-    nested = parsed.metadata["content"]["items"][0]["content"][0]["links"]
-    assert [link["type"] for link in nested] == ["a", "img"]
-    assert {link.attribute for link in parsed.links} == {"href", "src", "srcset", "action", "poster", "data"}
-
-
 def test_hosts_have_the_index_s_form_beside_the_one_that_is_shown() -> None:
     parsed = parse_page(page("<a href='http://www.M\u00fcnchen.de/x'>m</a><a href='/y'>y</a>"))
     first, second = to_record_batches([parsed])["page_links"].to_pylist()
