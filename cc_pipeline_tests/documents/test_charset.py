@@ -100,7 +100,8 @@ def test_labels_beyond_the_standard(name: str) -> None:
     codec, labels = _LABELS[name]
     written = "a \u00e9 \u0451 \u05d0 \u0e01 \u1ea1 \ud55c \u3042 \u4e2d \u0107".encode(codec, "ignore")
     for label in labels.split():
-        assert decode(written, f" {label.title()}\n")[:2] == (written.decode(codec), name)
+        assert encoding_for_label(f" {label.title()}\n") == name
+        assert decode(written, label)[:2] == (written.decode(codec), name)
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,25 @@ def test_odd_srcsets(srcset: str) -> None:
     assert hrefs == (["a"] if "a" in srcset else [])
 
 
+def test_a_srcset_has_no_more_pictures_than_its_bound() -> None:
+    assert len(found(f"<img srcset='{'a, ' * 65}'>")) == 64
+
+
+@pytest.mark.parametrize(
+    ("base", "url", "flags"),
+    [
+        ("https://b.example/".ljust(2_047, "b") + "/", "b/x", None),
+        ("https://b.example/".ljust(2_048, "b") + "/", "/dir/x", ["base_unusable"]),
+        ("mailto:a@b.example", "/dir/x", ["base_unusable"]),
+        ("http://[", "/dir/x", ["base_unusable"]),
+    ],
+)
+def test_a_base_counts_up_to_its_bound_if_it_has_a_host(base: str, url: str, flags: list[str] | None) -> None:
+    parsed = parse_page(page(f"<base href='{base}'><a href=x>x</a>"))
+    assert (parsed.links[0].url or "").endswith(url)
+    assert parsed.metadata["flags"] == flags
+
+
 def test_a_page_has_as_many_links_as_the_limit_whatever_their_kind() -> None:
     parsed = parse_page(page("<img srcset='a, b, c, d'>" * 10_000))
     assert len(parsed.links) == 20_000
