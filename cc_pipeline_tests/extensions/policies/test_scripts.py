@@ -3,6 +3,7 @@ rules."""
 
 from __future__ import annotations
 
+import gzip
 import html
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,14 +16,20 @@ import pytest
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline.extensions.policies.dataset import FilterResult, Recipe, build_datasheet, filter_pages
-from cc_pipeline_tests.corpus import CORPUS, needs_corpus
-from cc_pipeline_tests.documents.gold import gold_pages
+from cc_pipeline_tests.corpus import needs_corpus
+from cc_pipeline_tests.documents.gold import PAGES, gold_articles
 from cc_pipeline_tests.documents.pages import page
 from cc_pipeline_tests.extensions.policies.test_presets import PROSE
 
-#: Sites of gold pages, and pages of newspaper's.
-REAL = {"gmw": "zho", "pixnet": "zho", "qq": "zho", "youth": "zho", "entermedia.co.kr": "kor"}
-NEWSPAPER = {"chinese_article": "zho", "japanese_article2": "jpn"}
+#: Pages of the corpus in such scripts, by their language; one of the gold articles is Korean too.
+REAL = {
+    "zho": (
+        *("readability/gmw/source.html", "readability_more/pixnet/source.html.gz"),
+        *("readability_more/qq/source.html.gz", "readability_more/youth/source.html.gz"),
+        "newspaper/html/chinese_article.html",
+    ),
+    "jpn": ("newspaper/html/japanese_article2.html",),
+}
 
 
 def sieved(markups: Iterable[str], recipe: Recipe, scratch: Path) -> FilterResult:
@@ -59,10 +66,11 @@ def test_prose_of_our_own_is_left_and_what_is_none_is_taken(language: str, tmp_p
 
 @needs_corpus
 def test_real_articles_are_left(tmp_path: Path) -> None:
-    real = [(REAL[each.site], each.markup) for each in gold_pages() if each.site in REAL]
-    folder = CORPUS / "html_text_metadata" / "newspaper" / "html"
-    real += [(language, (folder / f"{name}.html").read_text("utf-8")) for name, language in NEWSPAPER.items()]
-    found = sieved([markup for _, markup in real], Recipe(languages=("zho", "jpn", "kor", "tha")), tmp_path)
+    files = [PAGES / name for names in REAL.values() for name in names]
+    data = [gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes() for file in files]
+    markups = [each.decode("utf-8", "replace") for each in data]
+    markups += [markup for url, markup, _ in gold_articles() if "entermedia.co.kr" in url]
+    found = sieved(markups, Recipe(languages=("zho", "jpn", "kor", "tha")), tmp_path)
     assert {step.name: step.removed for step in found.steps if step.removed} == {}
     assert found.by_language == {"zho": 5, "jpn": 1, "kor": 1}
 
