@@ -29,7 +29,7 @@ from cc_pipeline_tests.world import NEW, Bucket
 
 PACKAGE = Path(cc_pipeline.__file__).parent
 BIN = Path(sys.executable).parent
-OPTIONS = ParseOptions(main_content="none", language=False)
+OPTIONS = ParseOptions(main_content=False, language=False)
 #: What starts a process, by module.
 STARTERS = {
     "subprocess": {"Popen", "run", "call", "check_call", "check_output", "getoutput", "getstatusoutput"},

@@ -55,6 +55,6 @@ def test_text_under_types_that_are_not_read_is_flagged(mime: str, body: str, fla
 @pytest.mark.parametrize("mime", ["text/html", "text/plain", None])
 def test_feeds_in_wide_characters_are_known_by_their_root(charset: str, mime: str | None) -> None:
     feed = "<rss version='2.0'><channel><title>News</title><item><title>One</title></item></channel></rss>"
-    parsed = parse_page(page(feed.encode(charset), mime), ParseOptions(main_content="none"))
+    parsed = parse_page(page(feed.encode(charset), mime), ParseOptions(main_content=False))
     assert parsed.metadata["parsed_as"] == "feed"
     assert [item["title"] for item in parsed.feed_items] == ["One"]

@@ -35,7 +35,7 @@ def _taken(seed: int) -> tuple[int, int, list[int]]:
     dice = random.Random(seed)
     some = "".join(dice.choices(dice.sample(_PIECES, 4), k=dice.randint(1, 40)))
     body = "<body>" + some * (_BYTES // len(some.encode()))
-    options = ParseOptions(main_content=dice.choice(("fast", "auto")), markdown=True)
+    options = ParseOptions(markdown=True)
     options = replace(options, limits=replace(options.limits, text_chars=200_000))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     text = parse_page(page(body), options).text or {}

@@ -80,14 +80,6 @@ def test_text_row() -> None:
     assert text["json_ld_types"] == ["Article", "NewsArticle"]
 
 
-def test_quality_extractor_is_named_on_the_row() -> None:
-    body = "".join(f"<p>Sentence number {n} of the article, long enough to count as content.</p>" for n in range(20))
-    row = parse_page(page(f"<html><body><article>{body}</article></body></html>"), ParseOptions(main_content="quality"))
-    assert row.text is not None
-    assert row.text["main_content_extractor"].startswith("trafilatura ")
-    assert "Sentence number 7" in row.text["main_content"]
-
-
 @pytest.mark.parametrize("mime", ["image/png", "application/pdf", "video/mp4"])
 def test_binary_types_have_a_digest_and_no_text(mime: str) -> None:
     parsed = parse_page(page(b"\x89PNG\r\n", mime=mime))

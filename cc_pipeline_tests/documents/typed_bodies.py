@@ -63,7 +63,7 @@ DETECTED = {
     "empty": "application/octet-stream",
 }
 _MARKS = {"utf-8": b"\xef\xbb\xbf", "utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}
-_OPTIONS = ParseOptions(main_content="none", language=False, text_simhash=False)
+_OPTIONS = ParseOptions(main_content=False, language=False, text_simhash=False)
 #: Flags that say why a body, or a part of it, was not read.
 EXCUSES = frozenset("text_unread binary_content feed_unreadable feed_malformed xml_malformed xml_unreadable".split())
 _SYLLABLES = "ba co du fe gi ha jo ku le mi no pu ra se ti vo wu xa ye zi".split()
