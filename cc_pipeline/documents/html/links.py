@@ -49,8 +49,8 @@ def linking(resolve: Callable[[str], Resolved], item_index: int | None) -> Linki
             _ROOTS[root[0]] = resolved
         return resolved
 
-    top, *host = place("/")
-    page_root = (top.removesuffix("/"), *host) if top and _ROOT.match(top) else None
+    top, host, domain, display_host = place("/")
+    page_root = (top.removesuffix("/"), host, domain, display_host) if top and _ROOT.match(top) else None
     return Linking(places, place, page_root, _ROOTS, split_srcset, item_index)
 
 

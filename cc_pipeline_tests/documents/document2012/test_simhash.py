@@ -5,18 +5,29 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.documents.document2012 import simhash
-from cc_pipeline.documents.document2012.simhash import text_simhash
-from cc_pipeline.documents.document2012.simhash_np import fingerprint
-from cc_pipeline.documents.document2012.simhash_np import text_simhash as text_simhash_np
+from cc_pipeline.documents.document2012.simhash import POLYNOMIAL, fingerprints, simhash_plainly, text_simhash
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.sanitised import run_sanitised
+
+
+@cache
+def fingerprint(data: bytes) -> int:
+    """The definition: the rest of a division by the polynomial, bit by bit."""
+    value = POLYNOMIAL
+    for byte in data:
+        value ^= byte
+        for _ in range(8):
+            value = (value >> 1) ^ (POLYNOMIAL if value & 1 else 0)
+    return value
 
 
 def plainly(text: str) -> int:
@@ -38,7 +49,7 @@ def plainly(text: str) -> int:
     )
 )
 def test_equals_the_definition(text: str) -> None:
-    assert text_simhash(text) == text_simhash_np(text) == plainly(text)
+    assert text_simhash(text) == simhash_plainly(text) == plainly(text)
 
 
 def test_the_compiled_one_was_built() -> None:
@@ -50,11 +61,11 @@ def test_the_compiled_one_was_built() -> None:
 def test_more_runs_than_the_first_tables_hold(alphabet: str) -> None:
     chosen = random.Random(11)
     text = "".join(chosen.choices(alphabet, k=150_000))
-    assert text_simhash(text) == text_simhash_np(text)
+    assert text_simhash(text) == simhash_plainly(text)
 
 
 def test_zeros_are_a_run_like_any_other() -> None:
-    assert text_simhash("\x00" * 9) == text_simhash_np("\x00" * 9) == plainly("\x00" * 9)
+    assert text_simhash("\x00" * 9) == simhash_plainly("\x00" * 9) == plainly("\x00" * 9)
 
 
 @pytest.mark.parametrize("wrong", [b"bytes", None, 3])
@@ -65,7 +76,7 @@ def test_only_texts_are_taken(wrong: object) -> None:
 
 @pytest.mark.parametrize("text", ["", "a", "abc", "𝄞a"])
 def test_fewer_than_four_units_give_zero(text: str) -> None:
-    assert text_simhash(text) == text_simhash_np(text) == 0
+    assert text_simhash(text) == simhash_plainly(text) == 0
 
 
 def test_one_run_votes_for_its_own_fingerprint() -> None:
@@ -73,8 +84,11 @@ def test_one_run_votes_for_its_own_fingerprint() -> None:
     assert text_simhash("abcd") & (1 << 64) - 1 == value
 
 
-def test_fingerprint_of_nothing_is_the_polynomial() -> None:
-    assert fingerprint(b"") == 0xD74307D3FD3382DB
+def test_fingerprints_are_those_of_the_definition() -> None:
+    texts = [b"\x00" * 8, b"\xff" * 8, b"fingerpr"]
+    rows = np.frombuffer(b"".join(texts), np.uint8).reshape(3, 8)
+    assert fingerprints(rows).tolist() == [fingerprint(text) for text in texts]
+    assert fingerprint(b"") == POLYNOMIAL == 0xD74307D3FD3382DB
 
 
 @needs_corpus
@@ -82,7 +96,7 @@ def test_every_value_of_the_original_code() -> None:
     golden = json.loads(gzip.decompress((CORPUS / "simhash" / "golden_2012.json.gz").read_bytes()))
     assert len(golden) >= 50
     for each in golden:
-        assert text_simhash(each["text"]) == text_simhash_np(each["text"]) == int(each["simhash"])
+        assert text_simhash(each["text"]) == simhash_plainly(each["text"]) == int(each["simhash"])
         assert fingerprint(each["text"].encode("utf-8", "surrogatepass")) & (1 << 64) - 1 == int(
             each["fp64_of_utf8"]
         ) & ((1 << 64) - 1)
@@ -93,14 +107,14 @@ def test_texts_that_end_where_a_block_does(alphabet: str) -> None:
     chosen = random.Random(5)
     for length in (1018, 1021, 1022, 1023, 1024, 1025, 2045, 2046, 3072):
         text = "".join(chosen.choices(alphabet, k=length))
-        assert text_simhash(text) == text_simhash_np(text)
+        assert text_simhash(text) == simhash_plainly(text)
 
 
 #: Texts of all kinds of characters, most of them with what the tables ask for only now and then, by both ways to ask.
 FUZZ = """
 import random, sys
 from importlib.util import module_from_spec, spec_from_file_location
-from cc_pipeline.documents.document2012.simhash_np import text_simhash
+from cc_pipeline.documents.document2012.simhash import simhash_plainly
 spec = spec_from_file_location("_simhash", sys.argv[1])
 module = module_from_spec(spec)
 spec.loader.exec_module(module)
@@ -110,7 +124,7 @@ alphabets = ["ab", letters, "abc\\x00", "abé€", "€日本", "ab𝄞€\\x00"
 for turn in range(3_000):
     sizes = rng.choices((1, 3, 8, 40, 1024, 1027), k=rng.randrange(5))
     text = "".join("".join(rng.choices(rng.choice(alphabets), k=size)) for size in sizes)
-    assert module.text_simhash(text) == text_simhash(text), (turn, text)
+    assert module.text_simhash(text) == simhash_plainly(text), (turn, text)
 """
 
 
