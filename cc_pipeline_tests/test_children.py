@@ -27,7 +27,7 @@ from cc_pipeline_tests.world import NEW, Bucket
 
 PACKAGE = Path(cc_pipeline.__file__).parent
 BIN = Path(sys.executable).parent
-OPTIONS = ParseOptions(main_content="none", language=False)
+OPTIONS = ParseOptions(main_content=False, language=False)
 #: What starts a process, or hands on a function that does.
 STARTERS = re.compile(
     r"\bsubprocess\.(Popen|run|call|check_|get)|\bos\.(system|popen|fork|exec|spawn|posix_spawn)|ProcessPoolExecutor"

@@ -55,11 +55,9 @@ def crashing(item: Any, failure: str | None = None) -> Input:
 def page(bucket: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """A page of a notebook."""
 
-    def options(extractor: str) -> ParseOptions:
-        return ParseOptions(main_content="fast", markdown=True, limits=Limits(seconds=SECONDS))
-
+    options = ParseOptions(markdown=True, limits=Limits(seconds=SECONDS))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    monkeypatch.setattr(capture_forms, "_options", options)
+    monkeypatch.setattr(capture_forms, "_OPTIONS", options)
     url = next(one.url for one in bucket[1].captures_of(NEW, domain="example.com", subset="warc") if one.kind == "html")
     home = cc_pipeline.open(tmp_path_factory.mktemp("none") / "home", source=str(bucket[0]), quiet=True)
     yield home.get(url, crawls=NEW)

@@ -32,12 +32,12 @@ LIST = (
 
 
 def test_furniture_around_an_article_is_left_out() -> None:
-    found = main_content(ARTICLE, "fast") or ""
+    found = main_content(ARTICLE) or ""
     assert found.split("\n") == [*SENTENCES, "More in the archive of the town, which opens at noon each day."]
 
 
 def test_what_is_no_article_is_kept_whole() -> None:
-    assert (main_content(LIST, "fast") or "").count("EUR") == 40
+    assert (main_content(LIST) or "").count("EUR") == 40
 
 
 def test_a_list_of_articles_keeps_its_headlines() -> None:
@@ -70,7 +70,7 @@ def test_what_an_article_consists_of_is_kept_and_boilerplate_is_not(name: str) -
     links = "".join(f"<li><a href=/{n}>Headline {n} of another page</a></li>" for n in range(6))
     for around in AROUND:
         body = around.format(f"<h1>The mill</h1>{PARAGRAPHS[:900]}</p>{UNITS[name]}{beside}{PARAGRAPHS}")
-        found = main_content(f"<html><title>The mill</title>{body}<aside><ul>{links}</ul></aside></html>", "fast") or ""
+        found = main_content(f"<html><title>The mill</title>{body}<aside><ul>{links}</ul></aside></html>") or ""
         wanted = LexborHTMLParser(UNITS[name].replace("<rt>kan</rt>", "").replace("<rt>ji</rt>", ""))
         assert wanted.body
         assert set(wanted.body.text(separator=" ").split()) <= set(found.split()) | {"\u6f22", "\u5b57", ","}
@@ -170,7 +170,7 @@ def test_pages_without_content(markup: str) -> None:
 
 def test_many_blocks_are_kept_as_they_are() -> None:
     markup = "<html><body><nav>menu</nav>" + "<p>word" * model.MAX_BLOCKS + "</body></html>"
-    assert main_content(markup, "fast") == "\n".join(["menu", *["word"] * model.MAX_BLOCKS])
+    assert main_content(markup) == "\n".join(["menu", *["word"] * model.MAX_BLOCKS])
 
 
 def test_markdown_is_written_of_text_with_control_characters() -> None:

@@ -225,12 +225,12 @@ def test_nothing_secret_travels_and_nothing_of_this_machine(tmp_path: Path, monk
 
 
 def test_the_driver_reads_what_it_is_given_and_who_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC_PIPELINE_EXTRACTOR", "quality")
+    monkeypatch.setenv("CC_PIPELINE_DIGEST_POLICY", "fail")
     monkeypatch.setenv("CC_PIPELINE_SOURCE_USER", "me")
     monkeypatch.setenv("CC_PIPELINE_SOURCE_PASSWORD", "pa55word")
     given = {"SOURCE": "https://data.example/cc", "LAKE": "s3://lake/here", "RATE": "", "RATE_SHARES": "3"}
     settings = read_job_settings(given, tmp_path)
-    assert (settings.extractor, settings.rate, settings.rate_shares) == ("fast", None, 3)
+    assert (settings.digest_policy, settings.rate, settings.rate_shares) == ("record", None, 3)
     assert settings.source_access == Access("me", "pa55word")
     assert settings.home == tmp_path
 
