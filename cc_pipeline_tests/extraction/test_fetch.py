@@ -59,7 +59,7 @@ def test_a_corrupt_member_is_put_aside_and_its_neighbours_come_through(bucket: B
     assert str(figures.pop("pending because of")).startswith("gzip")
     assert figures | {"stored bytes": 0} == {
         "rows:records": len(mine), "fetched": len(mine) - 1, "lost": 0, "stored bytes": 0, "pending": 1,
-        "not here": f"{100 / len(mine):.1f} %",
+        "not fetched": f"{100 / len(mine):.1f} %",
     }  # fmt: skip
     rows = workspace.lake.read("records").to_pylist()
     [set_aside] = [row for row in rows if row["outcome"] == "pending"]
