@@ -9,6 +9,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from cc_pipeline.automation import watch_list
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.dagster import build_defs, names
 from cc_pipeline.defs.build import build_home, build_namespace, build_own_home
 from cc_pipeline.defs.dynamic_keys import delete_keys
@@ -195,3 +197,34 @@ def test_own_assets_stand_behind_the_tables_by_partition_and_by_crawl(
     }
     publications = instance.fetch_materializations(dg.AssetKey(["news", "warehouse"]), limit=5).records
     assert len(publications) == 1, "a run publishes its own home, and no other"
+
+
+@pytest.mark.process
+def test_a_host_typed_into_the_dialog_fails_with_advice_that_works_there(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    """Sensors are off, and nothing but the dialog and the home's own list is used."""
+    home, books = tmp_path / "cc_home", names("books")
+    workspace = workspace_of(bucket[0], home)
+    harvest(workspace)
+    defs = build_defs(home=home, key_prefix="books")
+    job = defs.resolve_implicit_global_asset_job_def()
+
+    def launch(target: str) -> dg.ExecuteInProcessResult:
+        instance.add_dynamic_partitions(books.qualify("target"), [target])
+        return job.execute_in_process(
+            instance=instance, run_config=QUIET, partition_key=f"{NEW}|{target}",
+            asset_selection=[books.key("captures")], raise_on_error=False,
+        )  # fmt: skip
+
+    instance.add_dynamic_partitions(books.qualify("crawl"), [NEW])
+    page = "url:http://www.example.com/"
+    for text in ("host:www.example.com", page):
+        [failure] = [event.step_failure_data for event in launch(text).all_events if event.is_step_failure]
+        reason = failure.user_failure_data.description or ""
+        [key] = re.findall(r"its key is '([^']+)'", reason)
+        if text == page:
+            assert f"cc-pipeline targets add {page} --home" in reason
+            watch_list.add(workspace.settings.watch_list_path, [parse_target(page)])
+        assert launch(key).success
+        assert [target.definition for target in workspace.targets([key]).values()] == [text]

@@ -237,5 +237,7 @@ def leave_out_unknown(
         elif crawl not in crawls:
             log.record_failure(key, UserInputError(f"{crawl!r} is no partition\nTo list crawls: cc-pipeline crawls"))
         else:
-            log.record_failure(key, UserInputError(f"{target!r} is no partition\nAdd it: cc-pipeline targets add"))
+            sensor = namespace.qualify("watch_list")
+            advice = f"Add it in the dialog of an asset, or watch it: the sensor {sensor} adds watched targets"
+            log.record_failure(key, UserInputError(f"{target!r} is no partition\n{advice}"))
     return known

@@ -228,8 +228,8 @@ def _report_copies(destination: str, reports: Mapping[str, CopyReport], notes: S
 def _finish_copy(
     incomplete_reports: Sequence[tuple[str, CopyReport]], source_error: Incomplete | None, allow_missing: bool
 ) -> None:
-    """Reports captures that were not copied, and raises ``Incomplete`` unless they are allowed. An error of the source is always
-    raised.
+    """Reports captures that were not copied, and raises ``Incomplete`` unless that is allowed. An error of the source
+    is always raised.
     """
     loss_texts = []
     for crawl, report in incomplete_reports:
@@ -312,7 +312,8 @@ def _judge(destination: str, report: VerifyReport, allow_missing: bool) -> None:
         return
     if gaps := [" ".join((copy.crawl, *copy.targets)) for copy in copies if copy.unread_index_files]:
         raise Incomplete(
-            "captures may not have been found: the index had gaps (files that could not be read) for " + ", ".join(gaps),
+            "captures may not have been found: the index had gaps (files that could not be read) for "
+            + ", ".join(gaps),
             f"{again}, without --allow-gaps. Or accept it: --allow-missing",
         )
     if lost := sum(sum(copy.lost.values()) for copy in copies):
