@@ -39,7 +39,7 @@ def changes(home: Home, target: str, before: str, after: str) -> str:
     from cc_pipeline.commoncrawl.target_text import parse_slug
     from cc_pipeline.extensions.reports.changes import describe_changes
 
-    return "\n".join(describe_changes(home.settings, parse_slug(target), before, after, target_text=target))
+    return "\n".join(describe_changes(home.settings, parse_slug(target), (before, after), target_text=target))
 
 
 def reports(

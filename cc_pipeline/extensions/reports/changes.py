@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any, Final
 
 import duckdb
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extensions.reports.findings import check_located, target_scope
+from cc_pipeline.extensions.reports.findings import find_crawl_pair, target_scope
 from cc_pipeline.lake.published_file import open_bounded
 from cc_pipeline.lake.quoting import quote_literal
 from cc_pipeline.publish import sql
@@ -21,6 +22,8 @@ from cc_pipeline.settings import Settings
 #: Maximum paragraphs of a page, and characters of each. The number of further paragraphs is printed.
 MAX_PARAGRAPHS: Final = 20
 _CHARACTERS: Final = 600
+#: Marks a report on the demo, or on any other mini crawl.
+INVENTED_WEB: Final = "INVENTED WEB: a crawl generated for the demo; no page in it is real"
 #: Maximum pages of each kind of change in a summary.
 _SHOWN_PAGES: Final = 10
 #: Maximum paragraphs of a text to compare: the time grows with their square.
@@ -35,21 +38,20 @@ _REASONS: Final = {
 }
 
 
-def describe_changes(settings: Settings, slug: str, before: str, after: str, *, target_text: str = "") -> Iterator[str]:
-    """Yields lines about the changes from the crawl ``before`` to ``after``: the pages of each domain, then the counts.
+def describe_changes(
+    settings: Settings, slug: str, crawl_pair: tuple[str, str] | None = None, *, target_text: str = ""
+) -> Iterator[str]:
+    """Yields lines about the changes between two crawls (default: the last two with pages of the target): the pages of
+    each domain, then the counts.
 
     Raises ``UserInputError`` if the target, or one of its crawls, was not located, ``EnvironmentFault`` if nothing was
     published.
     """
-    with _published_file_errors(), open_bounded(settings) as connection:
-        _, scope, _ = target_scope(connection, slug, target_text)
-        check_located(connection, slug, scope, (before, after), target_text)
+    with _open_comparison(settings, slug, crawl_pair, target_text) as comparison:
         counts: Counter[str] = Counter()
         domain = None
-        yield f"{target_text or slug} from {before} to {after}"
-        rows_cursor = connection.execute(
-            sql.with_moves(sql.changes_between(quote_literal(before), quote_literal(after), scope))
-        )
+        yield comparison.title
+        rows_cursor = comparison.connection.execute(comparison.pages)
         names = [column[0] for column in rows_cursor.description or []]
         while rows := rows_cursor.fetchmany(_ROWS):
             for row in (dict(zip(names, values, strict=True)) for values in rows):
@@ -60,28 +62,23 @@ def describe_changes(settings: Settings, slug: str, before: str, after: str, *, 
                     domain = row["domain"]
                     yield from ("", f"== {_clean_line(domain or '')}")
                 yield from ("", *_describe_page(row))
-        counts_text = ", ".join(f"{count:,} {change}" for change, count in sorted(counts.items()))
-        yield from ("", f"pages: {counts_text or 'no page was looked up in both crawls'}")
+    yield from ("", _describe_counts(counts))
 
 
 def summarize_changes(
-    settings: Settings, slug: str, before: str, after: str, *, target_text: str = ""
+    settings: Settings, slug: str, crawl_pair: tuple[str, str] | None = None, *, target_text: str = ""
 ) -> Iterator[str]:
-    """Yields a summary of the changes from the crawl ``before`` to ``after``: the counts, then a line for each of the
-    first pages of each kind of change. Raises as :func:`describe_changes`.
-    """
-    with _published_file_errors(), open_bounded(settings) as connection:
-        _, scope, _ = target_scope(connection, slug, target_text)
-        check_located(connection, slug, scope, (before, after), target_text)
-        pages_between = sql.with_moves(sql.changes_between(quote_literal(before), quote_literal(after), scope))
-        page = "{'url': url, 'new_url': new_url, 'likeness': likeness}"
-        change_groups = connection.execute(
-            f"SELECT change, count(*), min_by({page}, (domain, url), {_SHOWN_PAGES}) FROM ({pages_between}) "
+    """Yields a summary of the changes between two crawls: the counts, then a line for each of the first pages of each
+    kind of change. Arguments and errors are those of :func:`describe_changes`."""
+    page = "{'url': url, 'new_url': new_url, 'likeness': likeness}"
+    with _open_comparison(settings, slug, crawl_pair, target_text) as comparison:
+        title = comparison.title
+        change_groups = comparison.connection.execute(
+            f"SELECT change, count(*), min_by({page}, (domain, url), {_SHOWN_PAGES}) FROM ({comparison.pages}) "
             "GROUP BY ALL ORDER BY 1"
         ).fetchall()
-    counts_text = ", ".join(f"{count:,} {change}" for change, count, _ in change_groups)
-    yield f"{target_text or slug} from {before} to {after}"
-    yield f"pages: {counts_text or 'no page was looked up in both crawls'}"
+    yield title
+    yield _describe_counts({change: count for change, count, _ in change_groups})
     for change, count, pages in change_groups:
         if change == "same":
             continue
@@ -91,17 +88,38 @@ def summarize_changes(
             likeness = "" if page["likeness"] is None else f"  (likeness {page['likeness']:.2f})"
             yield f"{change}: {_clean_line(page['url'])}{moved}{likeness}"
         if count > len(pages):
-            yield f"and {count - len(pages):,} more {change}"
+            yield f"and {count - len(pages):,} more {change}: --details lists all"
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """Two crawls of a target: the query of their ``pages``, on an open ``connection``."""
+
+    connection: duckdb.DuckDBPyConnection
+    pages: str
+    title: str
 
 
 @contextmanager
-def _published_file_errors() -> Iterator[None]:
+def _open_comparison(
+    settings: Settings, slug: str, crawl_pair: tuple[str, str] | None, target_text: str
+) -> Iterator[_Comparison]:
+    invented = f" ({INVENTED_WEB})" if settings.is_mini_crawl else ""
     try:
-        yield
+        with open_bounded(settings) as connection:
+            _, scope, _ = target_scope(connection, slug, target_text)
+            before, after = find_crawl_pair(connection, slug, scope, crawl_pair, target_text)
+            pages = sql.with_moves(sql.changes_between(quote_literal(before), quote_literal(after), scope))
+            yield _Comparison(connection, pages, f"{target_text or slug} from {before} to {after}{invented}")
     except duckdb.Error as error:
         raise EnvironmentFault(
             f"the published file could not be read: {error}", "Check the disk and the lake."
         ) from error
+
+
+def _describe_counts(counts: Mapping[str, int]) -> str:
+    counts_text = ", ".join(f"{count:,} {change}" for change, count in sorted(counts.items()))
+    return f"pages: {counts_text or 'no page was looked up in both crawls'}"
 
 
 def paragraphs_between(before: str, after: str) -> Iterator[str]:

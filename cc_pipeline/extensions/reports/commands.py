@@ -25,11 +25,11 @@ def report(
     ] = None,
     before: Annotated[
         str | None,
-        typer.Option("--from", help="With --to: the earlier of two compared crawls (default: the last two)."),
+        typer.Option("--from", help="With --to: the earlier of compared crawls (default: the last two with pages)."),
     ] = None,
     after: Annotated[str | None, typer.Option("--to", help="With --from: the later of two compared crawls.")] = None,
     output: Annotated[
-        str, typer.Option("--format", help="html, or text: only the changes from --from to --to.")
+        str, typer.Option("--format", help="html, or text: only what changed between the two crawls.")
     ] = "html",
     details: Annotated[
         bool, typer.Option("--details", help="With --format text: list every page, with the paragraphs that differ.")
@@ -55,8 +55,7 @@ def report(
 
       cc-pipeline report @sites.txt          (a page for each line)
 
-      cc-pipeline report example.com --from CC-MAIN-2018-05 --to CC-MAIN-2024-22 \
-        --format text
+      cc-pipeline report example.com --format text --details
     """
     from cc_pipeline.extensions.reports.api import reports
 
@@ -65,9 +64,9 @@ def report(
         raise UserInputError("--from and --to name two crawls to compare: give both, or none for the last two")
     crawl_pair = (before, after) if before is not None and after is not None else None
     if output == "text":
-        if crawl_pair is None or len(targets) != 1:
-            raise UserInputError("--format text compares two crawls of one target: name it, --from and --to")
-        _changes(load_settings(home=home), targets[0], *crawl_pair, out, details=details)
+        if len(targets) != 1:
+            raise UserInputError("--format text compares two crawls of one target: name one")
+        _changes(load_settings(home=home), targets[0], crawl_pair, out, details=details)
         return
     for path in reports(load_settings(home=home), targets, out, crawl_pair):
         console.print(f"{path}", soft_wrap=True)
@@ -75,11 +74,14 @@ def report(
             notice(f"{path} contains an HTML page; a browser shows it only if its name ends in .html")
 
 
-def _changes(settings: Settings, target: str, before: str, after: str, out: Path | None, *, details: bool) -> None:
+def _changes(
+    settings: Settings, target: str, crawl_pair: tuple[str, str] | None, out: Path | None, *, details: bool
+) -> None:
     """Writes the changes between two crawls of a target as text: a summary, or with ``details`` all of them."""
     from cc_pipeline.extensions.reports.changes import describe_changes, summarize_changes
 
     slug = parse_slug(target)
+    before, after = crawl_pair or ("…", "…")
     if before.startswith("CC-MAIN-") and after.startswith("CC-MAIN-") and before > after:
         raise UserInputError(f"--from {before} is the later crawl; write --from {after} --to {before}")
     if not settings.published_path.exists():
@@ -87,9 +89,9 @@ def _changes(settings: Settings, target: str, before: str, after: str, out: Path
             f"{settings.home} has no published tables yet (cc.duckdb)",
             f"Get both crawls: cc-pipeline run {to_run(slug, target)} --crawl {before} --crawl {after}",
         )
-    lines = summarize_changes(settings, slug, before, after, target_text=target)
+    lines = summarize_changes(settings, slug, crawl_pair, target_text=target)
     if details:
-        lines = chain(lines, ("",), describe_changes(settings, slug, before, after, target_text=target))
+        lines = chain(lines, ("",), describe_changes(settings, slug, crawl_pair, target_text=target))
     if out is None:
         sys.stdout.writelines(f"{line}\n" for line in lines)
         return

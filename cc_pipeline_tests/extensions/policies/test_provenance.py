@@ -49,7 +49,7 @@ def test_of_a_list_those_that_are_not_here_are_told_of(cli: Cli, rich: Path, tmp
     assert (said.status, "this home has no captures of 1 of 2 targets" in said.err) == (0, True), said.err
     with (out / "targets.csv").open(encoding="utf-8") as stream:
         told = {row["definition"]: row["outcome"] for row in csv.DictReader(stream)}
-    assert told == {"example.com": "found", "nowhere-example.net": "not here"}
+    assert told == {"example.com": "found", "nowhere-example.net": "not looked up"}
     # the command to make it again has what the list names, and not where the list was
     card = (out / "README.md").read_text("utf-8")
     assert "\ncc-pipeline dataset example.com nowhere-example.net --words" in card

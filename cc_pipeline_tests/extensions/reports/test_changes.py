@@ -32,7 +32,7 @@ def test_what_differs_makes_one_text_the_other(before: str, after: str) -> None:
 
 @pytest.mark.parametrize("slug", [SITE, "set-both"])
 def test_it_says_what_the_tables_say(asked_home: Settings, in_views: duckdb.DuckDBPyConnection, slug: str) -> None:
-    lines = list(describe_changes(asked_home, slug, OLD, NEW))
+    lines = list(describe_changes(asked_home, slug, (OLD, NEW)))
     domains = [line[3:] for line in lines if line.startswith("== ")]
     listed = ", ".join(f"'{one}'" for one in domains)
     rows = in_views.execute(
@@ -92,4 +92,4 @@ def test_a_page_is_bounded_and_steers_no_terminal() -> None:
 def test_a_crawl_that_nobody_looked_in_is_an_error(asked_home: Settings) -> None:
     said = rf"not looked up in 'CC-MAIN-2011-01'\. .* looked up: .*{NEW}.*run {SITE} --crawl CC-MAIN-2011-01"
     with pytest.raises(UserInputError, match=said):
-        list(describe_changes(asked_home, SITE, "CC-MAIN-2011-01", NEW))
+        list(describe_changes(asked_home, SITE, ("CC-MAIN-2011-01", NEW)))

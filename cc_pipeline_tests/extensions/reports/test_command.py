@@ -9,19 +9,21 @@ from pathlib import Path
 
 import pytest
 
+from cc_pipeline.extensions.reports.changes import INVENTED_WEB
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 
 pytestmark = pytest.mark.xdist_group("cli published")
 
 
-def test_a_report_says_what_is_missing_and_why(cli: Cli, world: World, tmp_path: Path) -> None:
+def test_a_report_says_what_was_not_fetched_and_why(cli: Cli, world: World, tmp_path: Path) -> None:
     page = tmp_path / "folder" / "example.html"
     home = shutil.copytree(world.untouched, tmp_path / "home")
     said = cli("report", "example.com", "--out", page, "--home", home)
     assert (said.status, said.out.strip(), said.err) == (0, str(page), "")
     text = page.read_text("utf-8")
     assert text.startswith("<!doctype html>")
-    assert "<summary>Why records are not here: 1 reason</summary>" in text
+    assert INVENTED_WEB in text
+    assert "<summary>Why records are not fetched: 1 reason</summary>" in text
     assert f'href="{world.damaged.url}"' in text
     assert [*page.parent.iterdir()] == [page]
 
@@ -44,11 +46,12 @@ def test_a_list_is_read_by_its_lines(cli: Cli, world: World, tmp_path: Path) -> 
 
 
 def test_changes_are_said_and_written_alike(cli: Cli, rich: Path, tmp_path: Path) -> None:
-    asked = ("report", "example.com", "--format", "text", "--from", OLD, "--to", NEW, "--home", rich)
+    asked = ("report", "example.com", "--format", "text", "--home", rich)
     said = cli(*asked)
+    assert cli(*asked, "--from", OLD, "--to", NEW).out == said.out, "the last two crawls"
     assert (said.status, said.err) == (0, "")
     title, counts, *rest = said.out.splitlines()
-    assert title == f"example.com from {OLD} to {NEW}"
+    assert title == f"example.com from {OLD} to {NEW} ({INVENTED_WEB})"
     assert counts.startswith("pages: "), "the summary comes first"
     assert len(rest) < 50 and not any(line.startswith("  ") for line in rest), "a line a page, and the first ones"
     out = tmp_path / "changes.txt"
@@ -56,6 +59,9 @@ def test_changes_are_said_and_written_alike(cli: Cli, rich: Path, tmp_path: Path
     assert out.read_text("utf-8") == said.out
     every = cli(*asked, "--details").out
     assert every.startswith(said.out) and every.endswith(f"\n{counts}\n")
+    assert all(line.endswith(": --details lists all") for line in rest if line.startswith("and "))
+    changed = dict(part.split(" ")[::-1] for part in counts.removeprefix("pages: ").split(", "))["changed"]
+    assert every.count("\nchanged: ") - said.out.count("\nchanged: ") == int(changed), "every changed page is reached"
     assert "\n== example.com\n" in every and "\n  captured " in every
 
 

@@ -92,7 +92,7 @@ def test_its_figures_are_those_of_the_tables(
     tiles = dict(zip(texts(page, ".tile span"), texts(page, ".tile b"), strict=True))
     assert tiles["pages"] == str(len({row["url_surtkey"] for row in captures if oracle.counts(row)}))
     assert tiles["captures of them"] == str(sum(one[0] for one in figures.values()))
-    assert tiles["of planned records are here"] == "100%"
+    assert tiles["of planned records are fetched"] == "100%"
     known = {oracle.key(row): row for row in oracle.rows(in_views, "page_text")}
     changes = list(oracle.changes(captures, known, OLD, NEW).values())
     newest = {row["change"]: row["pages"] for row in found.changes if (row["before"], row["after"]) == (OLD, NEW)}
@@ -137,7 +137,7 @@ def test_a_set_is_its_members_and_nothing_else(
     assert texts(page, "h1") == ["both"]
     assert [one.partition(":")[0] for one in texts(page, "summary")[2:4]] == ["By member", "In words"]
     assert {row["domain"] for row in found.changed_domains} == {OTHER, THIRD}
-    said = "\n".join(describe_changes(asked_home, "set-both", OLD, NEW))
+    said = "\n".join(describe_changes(asked_home, "set-both", (OLD, NEW)))
     for row in found.changed_pages:
         assert f"{row['change']}: {row['url']}" in said
     differing = texts(page, ".was, .is")
@@ -187,6 +187,16 @@ def test_pages_of_two_parser_versions_are_not_compared(found: Findings) -> None:
     page = render_page(replace(found, became={**found.became, "not compared": 7}, changed_pages=[row]))
     assert "7 were not compared: two versions of the parser found their texts." in " ".join(page.split())
     assert texts(page, ".was, .is") == []
+
+
+def test_long_changes_are_folded_to_their_first_paragraphs(found: Findings) -> None:
+    row = {**found.changed_pages[0], "change": "changed", "before_text": ""}
+    row["after_text"] = "\n\n".join(f"paragraph {number}" for number in range(40))
+    tree = LexborHTMLParser(render_page(replace(found, changed_pages=[row])))
+    folded = [node.text() for node in tree.css("td details .is, td details .was")]
+    shown = [node.text() for node in tree.css(".is, .was")]
+    assert len(shown) - len(folded) == 3
+    assert (len(shown), folded[-1].strip()) == (31, "… and more")
 
 
 def test_nothing_that_strangers_wrote_becomes_markup(found: Findings) -> None:
@@ -277,7 +287,7 @@ def test_what_cannot_be_written_is_said(asked_home: Settings, tmp_path: Path, mo
         write_report(replace(asked_home, home=tmp_path / "empty"), SITE)
     path = tmp_path / "kept.html"
     path.write_text("before")
-    monkeypatch.setattr(writing, "render_page", lambda found: (_ for _ in ()).throw(OSError("no room")))
+    monkeypatch.setattr(writing, "render_page", lambda found, **_: (_ for _ in ()).throw(OSError("no room")))
     with pytest.raises(EnvironmentFault, match="could not write the report"):
         write_report(asked_home, SITE, path)
     assert path.read_text() == "before"

@@ -72,7 +72,7 @@ def test_a_report_and_changes_are_of_the_targets_own_captures(
     assert sum(row["new_pages"] for row in found.crawls) == pages[0] > 0
     assert "No comparable capture" not in render_page(found)
     if text != ONCE:
-        last = list(describe_changes(overlapping, slug, OLD, NEW))[-1]
+        last = list(describe_changes(overlapping, slug, (OLD, NEW)))[-1]
         assert last.startswith("pages: ")
         counted = {what: int(count) for count, what in (one.split(" ") for one in last[7:].split(", "))}
         assert sum(counted.values()) + counted.get("moved", 0) == pages[0]

@@ -228,9 +228,9 @@ def test_the_driver_reads_what_it_is_given_and_who_it_is(tmp_path: Path, monkeyp
     monkeypatch.setenv("CC_PIPELINE_DIGEST_POLICY", "fail")
     monkeypatch.setenv("CC_PIPELINE_SOURCE_USER", "me")
     monkeypatch.setenv("CC_PIPELINE_SOURCE_PASSWORD", "pa55word")
-    given = {"SOURCE": "https://data.example/cc", "LAKE": "s3://lake/here", "RATE": "", "RATE_SHARES": "3"}
+    given = {"SOURCE": "https://data.example/cc", "LAKE": "s3://lake/here", "RATE": ""}
     settings = read_job_settings(given, tmp_path)
-    assert (settings.digest_policy, settings.rate, settings.rate_shares) == ("record", None, 3)
+    assert (settings.digest_policy, settings.rate) == ("record", None)
     assert settings.source_access == Access("me", "pa55word")
     assert settings.home == tmp_path
 
@@ -238,10 +238,10 @@ def test_the_driver_reads_what_it_is_given_and_who_it_is(tmp_path: Path, monkeyp
 def test_each_worker_has_its_share_and_none_starts_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     settings = load_settings({}, source="https://data.example/cc", home=str(tmp_path), rate=12.0, concurrency=12)
-    sent = as_texts(replace(settings, rate_shares=2))
+    sent = as_texts(settings)
     with open_task_workspace(sent, 3) as workspace:
         limits = workspace.transport.limits
-        assert (limits.rate, limits.concurrency) == (2.0, 2)
+        assert (limits.rate, limits.concurrency) == (4.0, 4)
         assert workspace.settings.budget_path.is_relative_to(tmp_path)
     with pytest.raises(UserInputError, match="number of workers"), open_task_workspace(sent, 0):
         pass
