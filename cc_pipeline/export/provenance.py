@@ -201,32 +201,6 @@ def _list_outcomes(
             yield TargetOutcome(member.definition, outcome, slug if target.members else "", crawl_count, count)
 
 
-def read_provenance(document: Mapping[str, Any], targets: Path) -> Provenance:
-    """Reads what :meth:`Provenance.as_json` and :func:`write_targets` wrote. Raises ``KeyError``, ``TypeError``,
-    ``ValueError`` or ``OSError`` for other documents."""
-    published = document["published_at"]
-    rows: list[dict[str, str]] = []
-    if targets.exists():
-        with targets.open(encoding="utf-8", newline="") as stream:
-            rows = [*csv.DictReader(stream)]
-    return Provenance(
-        str(document["source"]),
-        tuple(map(str, document["asked"])),
-        tuple(
-            CrawlSource(str(crawl["crawl"]), crawl["path_list"], dict(crawl["indexes"])) for crawl in document["crawls"]
-        ),
-        tuple(
-            TargetOutcome(
-                row["definition"], row["outcome"], row["of"], int(row["crawls"]), int(row["captures"]),
-                int(row["pages"]) if row["pages"] else None,
-            )
-            for row in rows
-        ),
-        {str(name): int(version) for name, version in document["tables"].items()},
-        None if published is None else datetime.fromisoformat(published),
-    )  # fmt: skip
-
-
 def write_targets(path: Path, targets: Collection[TargetOutcome]) -> None:
     """Writes the outcome of each target as CSV. Raises ``OSError``."""
     names = ("definition", "outcome", "of", "crawls", "captures", "pages")

@@ -111,7 +111,7 @@ def _macros_for(tables: Collection[str | None]) -> list[Sequence[MacroSpec]]:
     return [MACROS, *added]
 
 
-def select_query(connection: duckdb.DuckDBPyConnection, sql: str, name: str = "query") -> Selection:
+def select_query(connection: duckdb.DuckDBPyConnection, sql: str) -> Selection:
     """Selects the rows of one query. Raises ``UserInputError`` for several statements, and for one without rows."""
     try:
         statements = connection.extract_statements(sql)
@@ -122,7 +122,7 @@ def select_query(connection: duckdb.DuckDBPyConnection, sql: str, name: str = "q
         connection.execute(f"DESCRIBE {query}")
     except duckdb.Error as error:
         raise UserInputError(f"DuckDB says: {error}") from None
-    return Selection(name, query)
+    return Selection("query", query)
 
 
 def bound_memory(connection: duckdb.DuckDBPyConnection, scratch: Path) -> None:

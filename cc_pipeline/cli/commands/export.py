@@ -34,9 +34,6 @@ def export(
         list[str] | None, typer.Option("--table", "-t", help="A published table; may be repeated.")
     ] = None,
     query: Annotated[str | None, typer.Option("--query", "-q", help="One query, as in sql.")] = None,
-    folder: Annotated[
-        Path | None, typer.Option("--folder", help="A folder of Parquet files from an earlier export.")
-    ] = None,
     allow_missing: Annotated[
         bool,
         typer.Option("--allow-missing", help="End with status 0 even if a file of records lacks planned captures."),
@@ -72,7 +69,6 @@ def export(
             format=output,
             tables=table or (),
             query=query,
-            folder=folder,
             allow_missing=allow_missing,
             guard_formulas=guards_formulas(),
             attribution=Attribution(creator, url),
