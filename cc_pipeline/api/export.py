@@ -4,7 +4,8 @@ program."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,8 +25,8 @@ from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
+    from cc_pipeline.export.row_choice import RowChoice
     from cc_pipeline.export.stored_state import StoredState
-    from cc_pipeline.export.table_files import Selection
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -81,12 +82,18 @@ def export(
     format: str | None = None,
     tables: Sequence[str] = (),
     query: str | None = None,
+    columns: Sequence[str] = (),
+    where: str = "",
+    limit: int = 0,
+    new: bool = False,
     allow_missing: bool = False,
     guard_formulas: bool = False,
     attribution: Attribution = NO_ATTRIBUTION,
 ) -> Export:
     """Writes data of the home to ``out``, in ``format`` or the format of its name: published tables (all or ``tables``,
     also only rows of some targets and crawls), one query, or, with a format of records, the records of targets.
+    ``columns``, ``where`` (a condition in SQL) and ``limit`` choose among the rows of one table or query. With ``new``
+    only rows of slices that were committed since the export that the documents of ``out`` describe.
 
     Raises ``UserInputError`` for arguments that are invalid or contradict each other, ``EnvironmentFault`` if nothing
     was published or the disk refuses, and ``Incomplete`` if records lack planned captures and ``allow_missing`` is not
@@ -103,8 +110,11 @@ def export(
         raise UserInputError("choose one of --table and --query")
     export_format = FORMATS[format_name]
     if isinstance(export_format, RecordFormat):
-        if tables or query:
-            raise UserInputError(f"--format {format_name} exports records; it takes no --table and no --query")
+        if tables or query or columns or where or limit or new:
+            raise UserInputError(
+                f"--format {format_name} exports records; it takes no --table, --query, --columns, --where, --limit "
+                "and --new"
+            )
         if not targets:
             raise UserInputError(f"--format {format_name} exports the records of targets: name some")
         return _export_records(settings, out, export_format, targets, crawls, allow_missing, attribution)
@@ -112,8 +122,12 @@ def export(
         if tables:
             raise UserInputError(f"--format {format_name} exports {export_format.only_table}; it takes no --table")
         tables = () if query else (export_format.only_table,)
+    if new and (query or limit or not tables):
+        raise UserInputError("--new exports the new rows of tables: name them with --table; it takes no --limit")
     if query and (targets or crawls):
         raise UserInputError("--query cannot be combined with targets or --crawl; filter with WHERE in the query")
+    from cc_pipeline.export.row_choice import RowChoice
+
     return _export_rows(
         settings,
         out,
@@ -123,7 +137,9 @@ def export(
         crawls,
         tables,
         query,
+        RowChoice(columns, where, limit),
         attribution,
+        new=new,
         guarded=guard_formulas,
     )
 
@@ -146,8 +162,10 @@ def _export_rows(
     crawls: Sequence[str],
     tables: Sequence[str],
     query: str | None,
+    choice: RowChoice,
     attribution: Attribution,
     *,
+    new: bool,
     guarded: bool,
 ) -> Export:
     from cc_pipeline.export import table_files
@@ -155,29 +173,38 @@ def _export_rows(
     from cc_pipeline.export.files import open_scratch_folder
     from cc_pipeline.export.format import RowsRequest
     from cc_pipeline.export.formulas import GUARDED
+    from cc_pipeline.export.new_rows import list_exported_rows, read_exported_rows
     from cc_pipeline.export.provenance import gather_provenance
+    from cc_pipeline.export.selections import open_selections
     from cc_pipeline.export.stored_state import read_published_state
     from cc_pipeline.lake.published_file import open_home_publication
     from cc_pipeline.workspace.workspace import open_workspace
 
-    with open_home_publication(settings) as connection, open_scratch_folder(out) as scratch:
+    with open_home_publication(settings) as connection, open_scratch_folder(out) as scratch, ExitStack() as stack:
         table_files.bound_memory(connection, scratch)
-        filters = [GUARDED] if format_name == "csv" and guarded else []
         targets, crawl_ids = resolve_home(connection, settings, domains, crawls)
-        if crawl_ids:
-            filters.append(f"crawls: {', '.join(crawl_ids)}")
-        selections: list[Selection]
+        filters = [*([GUARDED] if format_name == "csv" and guarded else []), *choice.describe()]
+        filters += [f"crawls: {', '.join(crawl_ids)}"] if crawl_ids else []
+        exported = None
         if query is not None:
-            selections = [table_files.select_query(connection, query)]
-            filters.append(f"query: `{' '.join(selections[0].sql.split())}`")
+            selections = [choice.narrow(connection, table_files.select_query(connection, query))]
+            filters.append(f"query: `{' '.join(query.split())}`")
         else:
             slugs = [target.slug for target in targets]
-            selections = table_files.select_tables(connection, tables, slugs, crawl_ids)
-        table_files.keep_full_file(connection, out, [selection.sql for selection in selections])
+            earlier = read_exported_rows(out, tables, choice.where) if new else None
+            opened = open_selections(connection, settings, tables, slugs, crawl_ids, choice, earlier)
+            selections = stack.enter_context(opened)
+            if not choice.limit:
+                exported_tables = [selection.name for selection in selections]
+                exported = list_exported_rows(connection, exported_tables, choice.where, slugs, crawl_ids).as_json()
+        queries = [selection.sql for selection in selections]
+        if new and not table_files.has_rows(connection, queries):
+            return Export(out, (), make_count_rows(("name",), ()), ("no rows were committed since the last export",))
+        table_files.keep_full_file(connection, out, queries)
         card = DatasetDescription(f"{out.name}: pages of Common Crawl", attribution.creator, attribution.url)
         with open_workspace(settings) as workspace:
             state = read_published_state(connection, targets, crawl_ids)
-            provenance = gather_provenance(workspace, state, crawl_ids, filters)
+            provenance = replace(gather_provenance(workspace, state, crawl_ids, filters), exported=exported)
         request = RowsRequest(connection, selections, format_name, out, card, provenance, guarded)
         written = row_format.write(request)
     if not any(rows for _, rows, *_ in written.rows):

@@ -64,7 +64,7 @@ class TargetOutcome:
 class Provenance:
     """The origin of exported rows. ``source`` is an address; of a folder only its name; empty if it is not known.
     ``selection`` describes the selection in words, ``versions`` are those of the lake's tables at the publication,
-    ``published`` is its time."""
+    ``published`` is its time, ``exported`` describes the rows for a later export of new ones."""
 
     source: str = ""
     selection: tuple[str, ...] = ()
@@ -72,6 +72,7 @@ class Provenance:
     targets: tuple[TargetOutcome, ...] = ()
     versions: Mapping[str, int] = field(default_factory=dict)
     published: datetime | None = None
+    exported: Mapping[str, Any] | None = None
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
@@ -116,6 +117,7 @@ class Provenance:
             "crawls": [asdict(crawl_source) for crawl_source in self.crawls],
             "targets": self.outcomes,
             "tables": dict(sorted(self.versions.items())),
+            **({} if self.exported is None else {"exported": self.exported}),
         }
 
 
