@@ -26,7 +26,7 @@ from cc_pipeline.export.files import (
 )
 from cc_pipeline.export.format import RowsRequest, Written
 from cc_pipeline.export.formulas import harmless_in_sql
-from cc_pipeline.export.text_rows import write_text
+from cc_pipeline.export.text_rows import BATCH_ROWS, LARGE_ROWS, write_text
 from cc_pipeline.extension import extensions
 from cc_pipeline.lake.quoting import is_one_of, quote_literal, quote_name
 from cc_pipeline.lake.snapshot import MacroSpec, make_macros
@@ -158,8 +158,10 @@ def write_table(
     if format != "parquet":
         # each thread would have a part of each column in memory
         connection.execute(f"SET threads = 1; SET memory_limit = '{MEMORY}'; SET streaming_buffer_size = '1MB'")
+        batch_rows = LARGE_ROWS if selection.is_streamed else BATCH_ROWS
         with _translate_errors(path), path.open("wb") as stream:
-            return _describe_exported(connection, selection, columns, write_text(connection, sql, format, stream))
+            row_count = write_text(connection, sql, format, stream, batch_rows)
+        return _describe_exported(connection, selection, columns, row_count)
     kv = quote_literal(f"{selection.name} of cc_pipeline; see the README")
     options = (
         f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_GROUP_ROWS}, "

@@ -9,7 +9,7 @@ import pytest
 import cc_pipeline
 from cc_pipeline.api.facade import WrongKeyword
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.extensions.reports.api import changes, report
+from cc_pipeline.extensions.reports.api import report
 from cc_pipeline.settings import Settings
 from cc_pipeline_tests.publish.conftest import SITE
 from cc_pipeline_tests.world import NEW, OLD
@@ -17,7 +17,6 @@ from cc_pipeline_tests.world import NEW, OLD
 
 def test_words_and_pages_about_a_target(asked_home: Settings, tmp_path: Path) -> None:
     home = cc_pipeline.open(asked_home.home, source=asked_home.source, quiet=True)
-    assert changes(home, SITE, OLD, NEW).startswith(f"{SITE} from {OLD} to {NEW}")
     assert report(home, SITE, tmp_path / "page.html") == [tmp_path / "page.html"]
     assert SITE in (tmp_path / "page.html").read_text("utf-8")
     lines = tmp_path / "sites.txt"
@@ -32,5 +31,3 @@ def test_a_wrong_keyword_names_the_nearest_right_one(tmp_path: Path) -> None:
     home = cc_pipeline.open(tmp_path)
     with pytest.raises(WrongKeyword, match=r"report\(\) has no keyword 'outt'; did you mean 'out'\?"):
         report(home, "example.com", outt="x")
-    with pytest.raises(WrongKeyword, match=r"changes\(\) has no keyword 'befor'; did you mean 'before'\?"):
-        changes(home, "example.com", befor="x")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
+from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 
 pytestmark = pytest.mark.xdist_group("cli published")
 
@@ -41,35 +41,6 @@ def test_a_list_is_read_by_its_lines(cli: Cli, world: World, tmp_path: Path) -> 
     (tmp_path / "sites.txt").write_text("example.com\nexample.org\n")
     said = cli("report", f"@{tmp_path / 'sites.txt'}", "--out", "x.html", "--home", world.home)
     assert (said.status, said.err.startswith("error: --out names one file")) == (1, True)
-
-
-def test_changes_are_said_and_written_alike(cli: Cli, rich: Path, tmp_path: Path) -> None:
-    asked = ("report", "example.com", "--format", "text", "--from", OLD, "--to", NEW, "--home", rich)
-    said = cli(*asked)
-    assert (said.status, said.err) == (0, "")
-    title, counts, *rest = said.out.splitlines()
-    assert title == f"example.com from {OLD} to {NEW}"
-    assert counts.startswith("pages: "), "the summary comes first"
-    assert len(rest) < 50 and not any(line.startswith("  ") for line in rest), "a line a page, and the first ones"
-    out = tmp_path / "changes.txt"
-    assert cli(*asked, "--out", out).out.strip() == str(out)
-    assert out.read_text("utf-8") == said.out
-    every = cli(*asked, "--details").out
-    assert every.startswith(said.out) and every.endswith(f"\n{counts}\n")
-    assert "\n== example.com\n" in every and "\n  captured " in every
-
-
-def test_changes_that_cannot_be_told_say_what_to_do(cli: Cli, rich: Path, tmp_path: Path) -> None:
-    said = cli("report", "example.com", "--format", "text", "--from", NEW, "--to", OLD, "--home", rich)
-    assert said.status == 1 and f"write --from {OLD} --to {NEW}" in " ".join(said.err.split())
-    said = cli("report", "set:x", "--format", "text", "--from", OLD, "--to", NEW, "--home", tmp_path / "new")
-    assert said.status == 1
-    hint = f"cc-pipeline run 'set:x = example.com, example.org' --crawl {OLD} --crawl {NEW}"
-    assert hint in " ".join(said.err.split())
-
-
-def test_its_help_has_examples(cli: Cli) -> None:
-    assert "Examples" in cli("report", "--help").out
 
 
 @pytest.mark.parametrize("target", ["set:six", "host:www.example.net", "url:http://example.com/it's"])

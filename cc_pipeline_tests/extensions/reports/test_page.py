@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,15 +12,17 @@ from typing import Any
 import dagster as dg
 import duckdb
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.defs.home_namespace import OWN_HOME
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extensions.reports import page as writing
-from cc_pipeline.extensions.reports.changes import describe_changes
 from cc_pipeline.extensions.reports.findings import MAX_ROWS, Findings, find_target
 from cc_pipeline.extensions.reports.page import month_of, render_page, write_report
 from cc_pipeline.lake.published_file import open_bounded
+from cc_pipeline.publish.sql import with_moves
 from cc_pipeline.settings import Settings
 from cc_pipeline_tests.browser import browsing, needs_browser
 from cc_pipeline_tests.defs.graph import failure_of, materialize
@@ -44,6 +47,9 @@ HOSTILE = (
 )
 
 
+_TEXTS = st.lists(st.sampled_from(["a", "b c", "d", "é"])).map("\n\n".join)
+
+
 @pytest.fixture(scope="module")
 def found(asked_home: Settings) -> Findings:
     return write_report(asked_home, SITE)
@@ -61,7 +67,7 @@ def test_it_is_a_summary_until_somebody_opens_a_part(asked_home: Settings, found
     assert titles[:3] == ["Completeness", "Captures over time", "What changed"]
     assert not parsed.css("details[open]")
     # what it advises for all changes is a command that there is
-    assert "cc-pipeline report example.com --from" in page.replace("\n", " ")
+    assert f"FROM changes_between('{OLD}', '{NEW}', 'example.com')" in page.replace("\n", " ")
 
 
 @pytest.mark.process
@@ -137,12 +143,40 @@ def test_a_set_is_its_members_and_nothing_else(
     assert texts(page, "h1") == ["both"]
     assert [one.partition(":")[0] for one in texts(page, "summary")[2:4]] == ["By member", "In words"]
     assert {row["domain"] for row in found.changed_domains} == {OTHER, THIRD}
-    said = "\n".join(describe_changes(asked_home, "set-both", OLD, NEW))
-    for row in found.changed_pages:
-        assert f"{row['change']}: {row['url']}" in said
-    differing = texts(page, ".was, .is")
-    assert differing
-    assert {" ".join(line.split())[:100] in " ".join(said.split()) for line in differing if line[0] in "+-"} == {True}
+    between = in_views.execute(f"SELECT url, before_text, after_text FROM changes_between('{OLD}', '{NEW}')").fetchall()
+    assert {row["url"] for row in found.changed_pages} <= {url for url, *_ in between}
+    differing = [line for line in texts(page, ".was, .is") if line[0] in "+-"]
+    both = " ".join(" ".join(f"{before} {after}".split()) for _, before, after in between)
+    assert differing and all(line[2:100] in both for line in differing)
+
+
+@given(_TEXTS, _TEXTS)
+@settings(max_examples=100)
+def test_what_differs_makes_one_text_the_other(before: str, after: str) -> None:
+    lines = list(writing.paragraphs_between(before, after))
+    gone, come = (Counter(line[2:] for line in lines if line[0] == sign) for sign in "-+")
+    old, new = (Counter(text.split("\n\n") if text else []) for text in (before, after))
+    assert (old - gone) + come == new
+    assert bool(lines) == (before != after)
+
+
+def test_a_page_at_another_address_is_moved() -> None:
+    columns = "change, domain, url, before_digest, after_digest, before_text, after_text, url_surtkey"
+    rows = """('gone', 'a.example', '/1', 'X', NULL, 'one', NULL, '1'), ('new', 'a.example', '/2', NULL, 'X', NULL, 'other', '2'),
+        ('gone', 'a.example', '/3', 'Y', NULL, 'three', NULL, '3'), ('new', 'a.example', '/4', NULL, 'Z', NULL, 'three', '4'),
+        ('gone', 'a.example', '/5', 'W', NULL, NULL, NULL, '5'), ('new', 'a.example', '/6', NULL, NULL, NULL, NULL, '6'),
+        ('changed', 'a.example', '/7', 'V', 'X', 'before', 'after', '7')"""  # fmt: skip  # noqa: E501
+    others = "1.0 AS likeness, '' AS before_title, '' AS after_title, now() AS before_time, now() AS after_time"
+    query = with_moves(f"SELECT *, {others} FROM (VALUES {rows}) AS given({columns})")
+    with duckdb.connect() as connection:
+        found = connection.execute(f"SELECT change, url, new_url, before_text, after_text FROM ({query})").fetchall()
+    assert sorted(found) == [
+        ("changed", "/7", None, "before", "after"),
+        ("gone", "/5", None, None, None),
+        ("moved", "/1", "/2", None, None),
+        ("moved", "/3", "/4", None, None),
+        ("new", "/6", None, None, None),
+    ]
 
 
 def test_what_became_of_pages_is_told_of_all_domains(
