@@ -31,6 +31,9 @@ STAGES: Final = {table: stage.label for stage in (LOCATE, FETCH, PARSE) for tabl
 _COMMITS: Final = pa.schema(
     [SLICES_SCHEMA.field(name).with_nullable(True) for name in ("crawl", "target", "stage", "epoch", "seq")]
 )
+_SELECT_COMMITS: Final = (
+    f"SELECT {', '.join(_COMMITS.names)} FROM lake.slices ANTI JOIN lake.left_out USING (crawl, target, epoch)"
+)
 _EARLIER: Final = "memory.main.commits_of_earlier_export"
 _ROW: Final = (*CAPTURE, "url")
 
@@ -58,10 +61,10 @@ def list_exported_rows(
     crawls: Sequence[str],
 ) -> ExportedRows:
     """Lists the commits that a published file shows of ``targets`` (slugs; none: all) in ``crawls`` (none: all)."""
-    conditions = [is_one_of("stage", sorted({STAGES[table] for table in tables if table in STAGES}))]
+    conditions = [is_one_of("stage", sorted({STAGES.get(table, "") for table in tables}))]
     conditions += [is_one_of(WHOLE_TARGET, targets)] if targets else []
     conditions += [is_one_of("crawl", crawls)] if crawls else []
-    query = f"{_select_commits()} WHERE {' AND '.join(conditions)} ORDER BY ALL"
+    query = f"{_SELECT_COMMITS} WHERE {' AND '.join(conditions)} ORDER BY ALL"
     return ExportedRows(tables, where, connection.sql(query).to_arrow_table().cast(_COMMITS))
 
 
@@ -100,14 +103,10 @@ def select_new_rows(
     connection.execute(f"CREATE OR REPLACE TABLE {_EARLIER} AS FROM _commits")
     connection.unregister("_commits")
     names = ", ".join(_COMMITS.names)
-    new_slices = f"{_select_commits()} ANTI JOIN {_EARLIER} USING ({names}) WHERE stage = '{STAGES[table]}'"
+    new_slices = f"{_SELECT_COMMITS} ANTI JOIN {_EARLIER} USING ({names}) WHERE stage = '{STAGES[table]}'"
     new_rows = f"SELECT DISTINCT {', '.join(_ROW)} FROM lake.{table} SEMI JOIN ({new_slices}) USING (crawl, target)"
     # texts of files that were read whole have no offset
     is_same = " AND ".join(f"chosen.{name} IS NOT DISTINCT FROM new.{name}" for name in _ROW)
     return replace(
         selection, sql=f"SELECT * FROM ({selection.sql}) AS chosen SEMI JOIN ({new_rows}) AS new ON {is_same}"
     )
-
-
-def _select_commits() -> str:
-    return f"SELECT {', '.join(_COMMITS.names)} FROM lake.slices ANTI JOIN lake.left_out USING (crawl, target, epoch)"

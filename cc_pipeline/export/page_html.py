@@ -13,17 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from cc_pipeline.archive import arc, warc
-from cc_pipeline.capture_columns import (
-    CAPTURE,
-    CRAWL,
-    DOMAIN,
-    FETCH_STATUS,
-    FETCH_TIME,
-    URL,
-    WARC_FILENAME,
-    WARC_RECORD_LENGTH,
-    WARC_RECORD_OFFSET,
-)
+from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.columns import Column, schema_of
 from cc_pipeline.documents.charset import decode
 from cc_pipeline.documents.headers import content_type
@@ -33,21 +23,16 @@ from cc_pipeline.export.record_body import content_headers, read_body
 from cc_pipeline.export.row_choice import RowChoice
 from cc_pipeline.export.table_files import Selection
 from cc_pipeline.records.reading import MemberResult, Row, read_members
+from cc_pipeline.records.schema import RECORD_COLUMNS
 from cc_pipeline.records.storage import STORED, RecordStorage
 
 NAME: Final = "page_html"
+_OF_RECORDS: Final = {column.name: column for column in RECORD_COLUMNS}
 COLUMNS: Final = (
-    URL,
-    CRAWL,
-    FETCH_TIME,
-    FETCH_STATUS,
-    DOMAIN,
+    *(_OF_RECORDS[name] for name in ("url", "crawl", "fetch_time", "fetch_status", "domain")),
     Column("charset", pa.string(), "Encoding of the page, which its text had before"),
     Column("html", pa.string(), "The page as text; null if its stored bytes are gone or damaged"),
-    Column("truncated", pa.string(), "Why the archive cut the body; null for a complete one"),
-    WARC_FILENAME,
-    WARC_RECORD_OFFSET,
-    WARC_RECORD_LENGTH,
+    *(_OF_RECORDS[name] for name in ("truncated", "warc_filename", "warc_record_offset", "warc_record_length")),
 )
 _SCHEMA: Final = schema_of(COLUMNS)
 #: Columns of ``records`` by which a record is read.

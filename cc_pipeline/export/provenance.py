@@ -9,14 +9,13 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from cc_pipeline import SOFTWARE, __version__
 from cc_pipeline.addresses import redact_address, scheme_of
-from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
@@ -49,15 +48,13 @@ class CrawlSource:
 
 @dataclass(frozen=True, slots=True)
 class TargetOutcome:
-    """The outcome of a target, or of a member of the set ``of``, over all crawls. ``pages`` is the number of exported
-    pages, if it is known by target."""
+    """The outcome of a target, or of a member of the set ``of``, over all crawls."""
 
     definition: str
     outcome: str
     of: str = ""
     crawls: int = 0
     captures: int = 0
-    pages: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +76,6 @@ class Provenance:
     def outcomes(self) -> dict[str, int]:
         """The number of targets (and members of sets) by outcome; all of ``OUTCOMES``, in their order."""
         return {name: sum(target.outcome == name for target in self.targets) for name in OUTCOMES}
-
-    def with_pages(self, by_domain: Mapping[str, int]) -> Provenance:
-        """Returns the same with the exported pages of each target that is a registered domain."""
-        outcomes = [
-            replace(target, pages=by_domain.get(target.definition, 0))
-            if not {*": "} & {*target.definition} and registered_domain(target.definition) == target.definition
-            else target
-            for target in self.targets
-        ]
-        return replace(self, targets=tuple(outcomes))
 
     def as_rows(self) -> list[tuple[str, str]]:
         """Returns names and values, for files that contain it as a table."""
@@ -205,7 +192,7 @@ def _list_outcomes(
 
 def write_targets(path: Path, targets: Collection[TargetOutcome]) -> None:
     """Writes the outcome of each target as CSV. Raises ``OSError``."""
-    names = ("definition", "outcome", "of", "crawls", "captures", "pages")
+    names = ("definition", "outcome", "of", "crawls", "captures")
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(names)

@@ -73,6 +73,6 @@ def _install(name: str, **content: object) -> None:
 if __name__ == "__main__":
     _install("pyspark", SparkContext=_Context)
     _install("cc_pipeline.extensions.spark.driver", run_job=run_job)
-    worker_facts.describe_worker_processes = lambda context, workers: {"workers": str(workers)}
+    worker_facts.check_worker_processes = lambda context, workers: None
     program = next(at for at, text in enumerate(sys.argv) if text.endswith("extensions/spark/job.py"))
     sys.exit(job.main(sys.argv[program + 1 :]))

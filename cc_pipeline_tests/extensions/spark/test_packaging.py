@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from cc_pipeline import COMPILED
 from cc_pipeline_tests.extensions.spark.spark_cluster import GROUP, SparkCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group(GROUP)]
@@ -19,12 +20,13 @@ pytestmark = [pytest.mark.process, pytest.mark.xdist_group(GROUP)]
 ASK = """
 import json, sys
 from pyspark import SparkContext
-from cc_pipeline.extensions.spark.code_check import describe_worker_processes
+from cc_pipeline.extensions.spark.code_check import check_worker_processes, describe_process
 from cc_pipeline.errors import EnvironmentFault
 with SparkContext(appName="ask") as context:
     for context.pythonExec in sys.argv[1:]:
         try:
-            print(json.dumps(describe_worker_processes(context, 2)))
+            check_worker_processes(context, 2)
+            print(json.dumps(context.parallelize([0], 1).map(lambda _: describe_process()).first()))
         except EnvironmentFault as fault:
             print(json.dumps({"what": fault.problem, "advice": fault.advice}))
 """
@@ -50,8 +52,8 @@ def test_workers_use_the_wheel_with_its_compiled_parts_and_nothing_else(
     assert done.returncode == 0, done.stderr
     said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     first, second, third = said
-    assert Path(first["package of the workers"]).is_relative_to(project)
-    assert first["compiled parts"] == "all"
+    assert Path(first["folder"]).is_relative_to(project)
+    assert len(first["compiled"]) == len(COMPILED)
     # the same rows, many times slower
     assert "compiled parts are missing there" in second["what"]
     # a Python without the wheel says what it lacks
