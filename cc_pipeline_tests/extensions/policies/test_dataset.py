@@ -106,27 +106,6 @@ def test_without_filters_only_texts_and_no_copies_are_left(cli: Cli, home: Path,
     assert {row["text"]: row["fetch_time"] for row in rows_of(without)} == newest
 
 
-def test_a_recipe_that_cannot_be_is_refused(cli: Cli, home: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    for words in (("-l", "klingon"), ("--rules", "fineweb3"), ("--near", "0.2"), ("--words", "9..3")):
-        assert cli("dataset", *words, "--out", out, "--home", home).status == 1
-    assert not out.exists()
-    said = cli("dataset", "-l", "zho", "--words", "99999..", "--out", out, "--home", home)
-    assert said.status == 0 and "no page is left" in said.err
-
-
-@pytest.mark.process
-def test_a_data_set_of_tables_whose_files_are_gone_says_so(cli: Cli, home: Path, tmp_path: Path) -> None:
-    own = Path(shutil.copytree(home, tmp_path / "home"))
-    assert cli("automation", "maintenance", "--home", own).status == 0  # publishes views on this lake
-    for file in (own / "lake" / "tables").rglob("*.parquet"):
-        file.unlink()
-    said = cli("dataset", "--out", tmp_path / "corpus", "--home", own)
-    assert said.status == 1
-    assert "refers to tables" in said.told and "publish again" in said.told
-    assert not (tmp_path / "corpus").exists()
-
-
 def test_what_no_robots_txt_says_is_unknown_and_counted(cli: Cli, home: Path, tmp_path: Path) -> None:
     asked = ("dataset", "--rules", "none", "--respect", "tdm,gptbot", "--home", home)
     said = cli(*asked, "--out", tmp_path / "all")

@@ -61,11 +61,6 @@ def test_a_thousand_equal_texts_leave_one(tmp_path: Path) -> None:
     assert dropped.tolist() == [[number, 0] for number in range(1, 1_000)]
 
 
-def test_none_and_one_have_no_copies(tmp_path: Path) -> None:
-    assert near_duplicates([], 0.8, tmp_path).shape == (0, 2)
-    assert near_duplicates([sketches_of(["a b c d e f g"])], 0.8, tmp_path).shape == (0, 2)
-
-
 def test_memory_is_a_few_bytes_a_text(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     count = 100_000

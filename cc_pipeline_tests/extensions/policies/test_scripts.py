@@ -10,11 +10,10 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
-import pytest
 
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
-from cc_pipeline.extensions.policies.dataset import FilterResult, Recipe, build_datasheet, filter_pages
+from cc_pipeline.extensions.policies.dataset import FilterResult, Recipe, filter_pages
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.documents.gold import gold_pages
 from cc_pipeline_tests.documents.pages import page
@@ -42,19 +41,6 @@ def sieved(markups: Iterable[str], recipe: Recipe, scratch: Path) -> FilterResul
 def in_page(text: str) -> str:
     paragraphs = "".join(f"<p>{html.escape(line)}</p>" for line in text.split("\n"))
     return f"<body><article><h1>{text[:12]}</h1>{paragraphs}</article></body>"
-
-
-@pytest.mark.parametrize("language", PROSE)
-def test_prose_of_our_own_is_left_and_what_is_none_is_taken(language: str, tmp_path: Path) -> None:
-    first = PROSE[language].split("\n")[0]
-    found = sieved([in_page(PROSE[language]), in_page("\n".join([first] * 9))], Recipe(languages=(language,)), tmp_path)
-    took = {step.name: step.removed for step in found.steps if step.removed}
-    assert (found.kept_pages, found.by_language) == (1, {language: 1}), took
-    assert took == {"gopher: duplicate_lines": 1}
-    # and the sheet says which rules nobody has numbers for
-    sheet, told = build_datasheet(found, Recipe(languages=(language,)))
-    assert "gopher: stop_words" in told["not_applied"][language]
-    assert f"| {language} | " in sheet
 
 
 @needs_corpus

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import cc_pipeline
-from cc_pipeline.api.facade import WrongKeyword
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extensions.reports.api import report
 from cc_pipeline.settings import Settings
@@ -25,9 +24,3 @@ def test_words_and_pages_about_a_target(asked_home: Settings, tmp_path: Path) ->
     assert page.is_relative_to(home.settings.home) and SITE in page.read_text("utf-8")
     with pytest.raises(UserInputError, match="several targets"):
         report(home, [SITE, "example.org"], tmp_path / "two.html")
-
-
-def test_a_wrong_keyword_names_the_nearest_right_one(tmp_path: Path) -> None:
-    home = cc_pipeline.open(tmp_path)
-    with pytest.raises(WrongKeyword, match=r"report\(\) has no keyword 'outt'; did you mean 'out'\?"):
-        report(home, "example.com", outt="x")

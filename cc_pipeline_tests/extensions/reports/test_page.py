@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import fields, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
-from cc_pipeline.defs.home_namespace import OWN_HOME
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extensions.reports import page as writing
 from cc_pipeline.extensions.reports.findings import MAX_ROWS, Findings, find_target
@@ -24,8 +23,7 @@ from cc_pipeline.extensions.reports.page import month_of, render_page, write_rep
 from cc_pipeline.lake.published_file import open_bounded
 from cc_pipeline.publish.sql import with_moves
 from cc_pipeline.settings import Settings
-from cc_pipeline_tests.browser import browsing, needs_browser
-from cc_pipeline_tests.defs.graph import failure_of, materialize
+from cc_pipeline_tests.defs.graph import materialize
 from cc_pipeline_tests.publish import oracle
 from cc_pipeline_tests.publish.conftest import OTHER, SITE, THIRD
 from cc_pipeline_tests.world import ARC, NEW, OLD
@@ -68,25 +66,6 @@ def test_it_is_a_summary_until_somebody_opens_a_part(asked_home: Settings, found
     assert not parsed.css("details[open]")
     # what it advises for all changes is a command that there is
     assert f"FROM changes_between('{OLD}', '{NEW}', 'example.com')" in page.replace("\n", " ")
-
-
-@pytest.mark.process
-@pytest.mark.browser
-@needs_browser
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_closed_it_is_three_screens(asked_home: Settings, found: Findings, tmp_path: Path, scheme: Any) -> None:
-    path = tmp_path / "report.html"
-    path.write_text(render_page(found), "utf-8")
-    with browsing(path.as_uri(), None, tmp_path / "failed.png") as tab:
-        tab.page.emulate_media(color_scheme=scheme)
-        tab.page.goto(path.as_uri())
-        closed = tab.page.evaluate("document.documentElement.scrollHeight")
-        tab.page.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
-        assert closed < 3_000 < tab.page.evaluate("document.documentElement.scrollHeight")
-        tab.page.goto(path.as_uri())
-        tab.page.emulate_media(media="print")
-        heights = "[...document.querySelectorAll('td')].map(cell => cell.checkVisibility() && cell.offsetHeight)"
-        assert all(tab.page.evaluate(heights)), "what is folded is on paper too"
 
 
 def test_its_figures_are_those_of_the_tables(
@@ -216,13 +195,6 @@ def test_a_crawl_is_of_the_month_of_its_captures() -> None:
     assert month_of("CC-MAIN-2012", datetime(2012, 2, 4, tzinfo=UTC)) == "Feb 2012"
 
 
-def test_pages_of_two_parser_versions_are_not_compared(found: Findings) -> None:
-    row = {**found.changed_pages[0], "change": "not compared"}
-    page = render_page(replace(found, became={**found.became, "not compared": 7}, changed_pages=[row]))
-    assert "7 were not compared: two versions of the parser found their texts." in " ".join(page.split())
-    assert texts(page, ".was, .is") == []
-
-
 def test_nothing_that_strangers_wrote_becomes_markup(found: Findings) -> None:
     for text in HOSTILE:
         page = render_page(spoilt(found, text))
@@ -282,28 +254,6 @@ def test_it_needs_nothing_beside_it(asked_home: Settings, found: Findings) -> No
         assert media in page
 
 
-def test_a_million_captures_in_a_hundred_crawls_are_still_a_page(found: Findings) -> None:
-    start = datetime(2012, 1, 1, tzinfo=UTC)
-    names = [f"CC-MAIN-{2012 + number // 8}-{number % 8 * 6 + 2:02}" for number in range(100)]
-    crawls = [
-        {**found.crawls[0], "crawl": name, "first_fetch": start + timedelta(days=45 * number), "captures": 10_000}
-        for number, name in enumerate(names)
-    ]
-    languages = [{"crawl": name, "language": f"l{code:02}", "pages": code + 1} for name in names for code in range(40)]
-    outcomes = [{"crawl": name, "outcome": kind, "captures": 5_000} for name in names for kind in ("fetched", "lost")]
-    page = render_page(replace(found, crawls=crawls, languages=languages, outcomes=outcomes, changes=[]))
-    assert len(page.encode()) < 1_000_000
-    assert texts(page, ".tile b")[1] == "1,000,000"
-    assert texts(page, ".tile b")[-1] == "50%"
-
-
-def test_lists_are_cut_where_they_are_asked_for(asked_home: Settings, in_views: duckdb.DuckDBPyConnection) -> None:
-    found = find_target(in_views, SITE)
-    lists = [getattr(found, name) for name in ("changed_pages", "pages", "statuses", "versions", "feeds", "advertised")]
-    assert all(len(one) <= MAX_ROWS for one in [*lists, *found.links.values()])
-    assert len(found.changed_pages) == MAX_ROWS < found.totals["changed_pages"]
-
-
 def test_what_cannot_be_written_is_said(asked_home: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserInputError, match=r"cc\.duckdb has no rows of 'nobody\.example': .* To run it"):
         write_report(asked_home, "nobody.example")
@@ -325,18 +275,4 @@ def test_the_asset_writes_a_page_for_each_target(asked_home: Settings) -> None:
         instance.add_dynamic_partitions("target", ["set-both"])
         done = materialize(instance, asked_home, "set-both", assets=["report"])
     assert done.success
-    assert page.is_file()
-
-
-def test_in_a_run_over_several_targets_one_that_nobody_looked_for_fails_alone(asked_home: Settings) -> None:
-    keys = ["nobody.example", "set-both"]
-    page = asked_home.home / "reports" / "set-both.html"
-    page.unlink(missing_ok=True)
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions("target", keys)
-        done = materialize(instance, asked_home, *keys, assets=["report"])
-        assert "1 of 2 partitions failed" in failure_of(done)
-        shown = instance.get_status_by_partition(dg.AssetKey("report"), keys, OWN_HOME.target) or {}
-        assert [status and status.value for status in shown.values()] == ["FAILED", "MATERIALIZED"]
-    assert not done.success
     assert page.is_file()

@@ -55,11 +55,10 @@ def run_job(
                 yield made
                 if number == 0 and how:
                     Path(os.environ["STAND_IN_MARK"]).write_text(str(os.getpid()))
-                    # what was told is on its way
-                    time.sleep(3)
                     if how == "raises":
                         raise PlaceFault("the lake is full", "Free some space")
                     if how == "dies":
+                        time.sleep(3)  # Pipes sends what was told once a second
                         os.kill(os.getpid(), signal.SIGKILL)
                     time.sleep(600)
 

@@ -43,14 +43,6 @@ def test_partitions_that_share_a_report_share_it_there_too() -> None:
     assert isinstance(found[0].reports["records"].notes, tuple)
 
 
-def test_a_report_is_sent_once() -> None:
-    sent: list[Any] = []
-    out = Outbox(sent.append)
-    for slug in ("a", "b"):
-        out.send_partition(PartitionResult("C", slug, {"records": REPORT, "page_text": REPORT}))
-    assert len(sent) == 3
-
-
 def test_progress() -> None:
     assert told(("progress", "fetch", 1, None, "x")) == [Progress("fetch", 1, None, "x")]
 

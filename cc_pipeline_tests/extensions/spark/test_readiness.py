@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import os
 import re
-import shutil
 import sys
 from dataclasses import replace
 from importlib.metadata import packages_distributions
@@ -17,7 +16,6 @@ import pytest
 from cc_pipeline.defs.engines import LOCAL, find_engine
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extensions.spark import code_check as worker_facts
-from cc_pipeline.extensions.spark import job
 from cc_pipeline.extensions.spark.code_check import ROW_LIBRARIES, check_processes, describe_process
 from cc_pipeline.extensions.spark.readiness import check_ready, engine_findings, spark_submit
 from cc_pipeline.extensions.spark.settings import SparkSettings
@@ -65,6 +63,7 @@ def test_a_machine_and_settings_that_have_all(machine: Path) -> None:
         ({"spark_workers": 0}, "CC_PIPELINE_SPARK_WORKERS"),
         ({"lake": "/home/lake"}, "CC_PIPELINE_LAKE"),
         ({"source": "/folder"}, "http"),
+        ({"spark_master": "emr-serverless:x"}, "k8s://"),
     ],
 )
 def test_settings_with_which_no_job_can_run(machine: Path, change: dict[str, object], names: str) -> None:
@@ -162,11 +161,6 @@ def test_what_no_run_could_publish_is_refused_before_anything_is_fetched(
         find_engine(LOCAL).check_ready(far)
 
 
-def test_an_address_that_spark_does_not_take(machine: Path) -> None:
-    with pytest.raises(UserInputError, match="k8s://"):
-        check_ready(changed(spark_master="emr-serverless:x"))
-
-
 @pytest.mark.parametrize(
     "other",
     [
@@ -184,28 +178,6 @@ def test_workers_with_something_else_are_refused(other: dict[str, object]) -> No
     with pytest.raises(EnvironmentFault) as refused:
         check_processes([own, own | other], own)
     assert "PYSPARK_PYTHON" in refused.value.advice
-
-
-def test_two_builds_of_a_version_are_told_apart_and_the_place_does_not_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = Path(worker_facts.cc_pipeline.__file__).parent
-    for name in ("same", "other"):
-        shutil.copytree(package, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.c"))
-    with (tmp_path / "other" / "documents" / "parse.py").open("a") as module:
-        module.write("\n")
-    found = {"own": describe_process()}
-    for name in ("same", "other"):
-        monkeypatch.setattr(worker_facts.cc_pipeline, "__file__", str(tmp_path / name / "__init__.py"))
-        worker_facts._digest.cache_clear()
-        found[name] = describe_process()
-    worker_facts._digest.cache_clear()
-    check_processes([found["same"]], found["own"])
-    with pytest.raises(EnvironmentFault, match="another build") as refused:
-        check_processes([found["other"]], found["own"])
-    assert "wheel" in refused.value.advice
-    # of modules that are in no folder nothing is known
-    check_processes([found["other"] | {"modules": ""}], found["own"])
 
 
 def test_the_doctor_says_all_that_a_run_would_refuse(machine: Path) -> None:
@@ -226,11 +198,3 @@ def test_the_doctor_says_all_that_a_run_would_refuse(machine: Path) -> None:
 def test_the_doctor_says_how_jobs_are_started(machine: Path) -> None:
     [found] = engine_findings(GOOD)
     assert found.level == "ok" and "spark://h:7077, at most 2 workers" in found.text
-
-
-def test_the_program_of_the_job_keeps_its_name_and_flags() -> None:
-    """Whoever submits it to another cluster names both."""
-    assert job.__name__ == "cc_pipeline.extensions.spark.job"
-    assert re.findall(r'add_argument\("(--[a-z-]+)"', Path(str(job.__file__)).read_text("utf-8")) == [
-        "--endpoint", "--region",
-    ]  # fmt: skip
