@@ -27,7 +27,6 @@ pytestmark = [pytest.mark.process, pytest.mark.xdist_group("cli published")]
         (1, ("--to", "x", "--convert", "zip")),
         (1, ("--to", "https://example.com/x")),
         (2, ()),
-        (2, ("--to", "x", "--parallel", "0")),
     ],
 )
 def test_a_mistake_is_said(cli: Cli, world: World, status: int, words: tuple[str, ...]) -> None:

@@ -184,17 +184,6 @@ def test_a_capture_that_was_never_asked_for_is_planned_too(shop: Shop, folder: P
     assert add_planned_captures(records, shop.captures.select(RECORD_KEY_NAMES).slice(0, 5)) is records
 
 
-def test_files_of_others_stay_and_are_named(shop: Shop, folder: Place) -> None:
-    home = shop.root / "place" / CRAWL
-    home.mkdir(parents=True)
-    names = ["CC-MAIN-20240518-00001.warc.gz", "notes.txt"]
-    for name in names:
-        (home / name).write_bytes(b"mine")
-    folder.copy(shop, shop.records())
-    assert folder.verify().unlisted == tuple(f"{CRAWL}/{name}" for name in names)
-    assert all((home / name).read_bytes() == b"mine" for name in names)
-
-
 @pytest.mark.process
 @pytest.mark.parametrize("way", ["first", "healed", "damaged"])
 def test_killed_at_every_write_and_copied_again(shop: Shop, tmp_path: Path, way: str) -> None:

@@ -106,19 +106,6 @@ def test_without_filters_only_texts_and_no_copies_are_left(cli: Cli, home: Path,
     assert {row["text"]: row["fetch_time"] for row in rows_of(without)} == newest
 
 
-def test_what_no_robots_txt_says_is_unknown_and_counted(cli: Cli, home: Path, tmp_path: Path) -> None:
-    asked = ("dataset", "--rules", "none", "--respect", "tdm,gptbot", "--home", home)
-    said = cli(*asked, "--out", tmp_path / "all")
-    assert said.status == 0, said.err
-    assert "note: no robots.txt was read in this home" in said.told
-    rows = rows_of(tmp_path / "all")
-    assert rows
-    readme = (tmp_path / "all" / "README.md").read_text("utf-8")
-    assert f"| gptbot | 0 | 0 | {len(published(home))} | {len(rows)} |" in readme
-    assert cli(*asked, "--known-only", "--out", tmp_path / "known").status == 0
-    assert rows_of(tmp_path / "known") == []
-
-
 @pytest.mark.process
 def test_the_example_of_the_page_makes_a_data_set(
     cli: Cli, world: World, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

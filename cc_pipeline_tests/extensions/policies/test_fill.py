@@ -38,11 +38,6 @@ def test_a_targets_robots_txt_is_its_hosts(text: str) -> None:
     assert parse_target(found.definition) == found
 
 
-def test_two_pages_of_a_host_have_one() -> None:
-    pages = [parse_target(f"url:http://example.org/{number}") for number in range(3)]
-    assert len(policy_targets(pages)) == 1
-
-
 def test_sets_with_long_names_have_one_each() -> None:
     names = [f"newspapers-of-switzerland-and-liechtenstein-in-{language}" for language in ("german", "french")]
     found = policy_targets([parse_target(f"set:{name} = url:http://{name[-6:]}.ch/a") for name in names])

@@ -26,7 +26,7 @@ from cc_pipeline.settings import Settings
 from cc_pipeline_tests.defs.graph import materialize
 from cc_pipeline_tests.publish import oracle
 from cc_pipeline_tests.publish.conftest import OTHER, SITE, THIRD
-from cc_pipeline_tests.world import ARC, NEW, OLD
+from cc_pipeline_tests.world import NEW, OLD
 
 pytestmark = pytest.mark.xdist_group("questions")
 #: What a page is made of.
@@ -55,17 +55,6 @@ def found(asked_home: Settings) -> Findings:
 
 def texts(page: str, selector: str) -> list[str]:
     return [" ".join(node.text().split()) for node in LexborHTMLParser(page).css(selector)]
-
-
-def test_it_is_a_summary_until_somebody_opens_a_part(asked_home: Settings, found: Findings) -> None:
-    page = render_page(found)
-    parsed = LexborHTMLParser(page)
-    assert len(parsed.css("table")) == len(parsed.css("details table")) > 4
-    titles = texts(page, "h2")
-    assert titles[:3] == ["Completeness", "Captures over time", "What changed"]
-    assert not parsed.css("details[open]")
-    # what it advises for all changes is a command that there is
-    assert f"FROM changes_between('{OLD}', '{NEW}', 'example.com')" in page.replace("\n", " ")
 
 
 def test_its_figures_are_those_of_the_tables(
@@ -178,15 +167,6 @@ def test_what_became_of_pages_is_told_of_all_domains(
     assert f" {many} came" in said
 
 
-def test_crawls_to_compare_can_be_named(asked_home: Settings, tmp_path: Path) -> None:
-    found = write_report(asked_home, SITE, tmp_path / "one.html", crawl_pair=(ARC, OLD))
-    assert found.between == (ARC, OLD)
-    assert sum(found.changed_domains[0][kind] for kind in ("changed", "new", "gone", "moved")) > 0
-    with pytest.raises(UserInputError, match="was not looked up in 'CC-MAIN-2011-01'"):
-        write_report(asked_home, SITE, tmp_path / "two.html", crawl_pair=("CC-MAIN-2011-01", NEW))
-    assert not (tmp_path / "two.html").exists()
-
-
 def test_a_crawl_is_of_the_month_of_its_captures() -> None:
     day = datetime(2018, 1, 16, tzinfo=UTC)
     assert month_of("CC-MAIN-2018-05", day, long=True) == "January 2018"
@@ -259,13 +239,6 @@ def test_what_cannot_be_written_is_said(asked_home: Settings, tmp_path: Path, mo
         write_report(asked_home, "nobody.example")
     with pytest.raises(EnvironmentFault, match="does not exist yet"):
         write_report(replace(asked_home, home=tmp_path / "empty"), SITE)
-    path = tmp_path / "kept.html"
-    path.write_text("before")
-    monkeypatch.setattr(writing, "render_page", lambda found: (_ for _ in ()).throw(OSError("no room")))
-    with pytest.raises(EnvironmentFault, match="could not write the report"):
-        write_report(asked_home, SITE, path)
-    assert path.read_text() == "before"
-    assert [*tmp_path.iterdir()] == [path]
 
 
 def test_the_asset_writes_a_page_for_each_target(asked_home: Settings) -> None:

@@ -151,10 +151,6 @@ def test_what_no_run_could_publish_is_refused_before_anything_is_fetched(
     with pytest.raises(EnvironmentFault, match="httpfs") as refused:
         check_ready(changed(publish="views"))
     assert "CC_PIPELINE_PUBLISH=copy" in refused.value.advice
-    # the lake will have to be on S3: all of it is said in one go
-    with pytest.raises(UserInputError, match="2 things are missing") as both:
-        check_ready(changed(publish="views", lake="/home/lake"))
-    assert "httpfs" in str(both.value)
     check_ready(GOOD)
     far = changed(engine=LOCAL, publish="views")
     with pytest.raises(EnvironmentFault, match="httpfs"):
