@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.checks.scope import CheckResult
-from cc_pipeline.checks.tables import index_verdicts
+from cc_pipeline.checks.asset_checks import coverage
+from cc_pipeline.checks.scope import Scope
 from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.harvesting.catalog import open_catalog, read_catalog_table
@@ -61,7 +61,7 @@ def test_a_corrupt_footer_costs_its_own_captures_until_it_is_mended_and_nothing_
     assert files[name]["reason"]
     covered = {row["subset"]: row for row in read_catalog_table(workspace.lake, "coverage", NEW).to_pylist()}
     assert (covered["warc"]["expected"], covered["warc"]["harvested"], covered["warc"]["failed"]) == (2, 1, 1)
-    verdict = _verdict(index_verdicts(workspace), "coverage")
+    verdict = coverage.verdict(workspace, Scope())
     assert not verdict.passed
     assert "1 could not be read" in verdict.message
     domains = bucket[1].domains()
@@ -115,10 +115,6 @@ def test_a_sick_source_stops_the_harvest_and_what_was_kept_stays(bucket: Bucket,
         server.set_rules([])
         # the breaker of this run stays open; the next one asks again
         assert harvest(workspace_of(server.url, tmp_path), OLD).written == 2
-
-
-def _verdict(verdicts: list[CheckResult], name: str) -> CheckResult:
-    return next(verdict for verdict in verdicts if verdict.name == name)
 
 
 def test_what_a_harvest_would_change_is_known_without_one(bucket: Bucket, tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cc_pipeline.checks.asset_checks import coverage
 from cc_pipeline.checks.scope import Scope
-from cc_pipeline.checks.tables import footers_verdict, index_verdicts, manifest_verdict
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
@@ -146,7 +146,7 @@ def test_a_subset_that_the_path_list_does_not_name_is_harvested_and_empty(bucket
     assert covered(robots)["robotstxt"] == (0, 0, "the path list of the crawl names no file of this subset")
     assert columnar_versions(robots.lake, [NEW]).keys() == {(NEW, "warc"), (NEW, "robotstxt")}
     assert found(robots)[0] == 0
-    assert all(verdict.passed for verdict in index_verdicts(robots))
+    assert coverage.verdict(robots, Scope()).passed
 
 
 def test_crawls_of_the_arc_years_have_one_subset_whatever_is_asked_for(bucket: Bucket, tmp_path: Path) -> None:
@@ -180,8 +180,6 @@ def test_what_was_not_harvested_is_no_hole_and_no_index(bucket: Bucket, tmp_path
         found(both)
     assert f"cc-pipeline index harvest --crawl {NEW} --subset robotstxt" in refused.value.advice
     assert not is_harvested(both, NEW)
-    assert all(verdict.passed for verdict in index_verdicts(both))
-    assert footers_verdict(both, Scope()).passed
-    assert manifest_verdict(both, Scope()).passed
+    assert coverage.verdict(both, Scope()).passed
     with pytest.raises(NoSuchIndex):
         found(pages, crawl=OLD)

@@ -12,7 +12,6 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from cc_pipeline.checks.tables import (
     check_coverage,
-    check_row_counts,
     check_statistics,
 )
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, prefix_range
@@ -243,12 +242,3 @@ def test_checks_tell_good_from_bad():
     unbounded = row_groups([{"url_surtkey_min": b"a", "url_surtkey_max": b"c"}, {}])
     assert check_statistics(unbounded).metrics["without bounds"] == 1
     assert "job repair_statistics" in check_statistics(unbounded).message
-
-
-def test_row_counts_of_files_and_row_groups():
-    files = pa.Table.from_pylist(
-        [{"crawl": "c", "subset": "warc", "path": "a.parquet", "outcome": "decoded", "rows": 20, "row_groups": 2}],
-        schema=INDEX_FILES_SCHEMA,
-    )
-    assert check_row_counts(files, row_groups([{}, {}])).passed
-    assert "a.parquet" in check_row_counts(files, row_groups([{}, {"rows": 9}])).message
