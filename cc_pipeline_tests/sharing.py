@@ -22,7 +22,6 @@ LONGEST = (
     "dagster_process",
     "cli homes",
     "extraction/test_monotone.py",
-    "defs/test_postgresql.py",
     "test_without_extensions.py",
     "cli published",
     "extensions/spark",

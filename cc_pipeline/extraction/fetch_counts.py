@@ -64,7 +64,7 @@ class SliceFetchCounts(FetchCounts):
         """The metrics for the metadata of the partition."""
         metrics: Metrics = {
             "pending": self.pending,
-            "not here": share(self.planned - self.fetched, self.planned),
+            "not fetched": share(self.planned - self.fetched, self.planned),
         }
         if self.pending:
             metrics["pending because of"] = f"{self.reason}, e.g. {self.example}"

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,9 +39,6 @@ from cc_pipeline.records.storage import RecordStorage, are_bytes_missing
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.tables import CORE_TABLES
 from cc_pipeline.workspace.workspace import Workspace
-
-if TYPE_CHECKING:
-    from cc_pipeline.documents.html.content import Extractor
 
 #: Rows of a page table, batch by batch, as often as they are opened.
 OpenPages = Callable[[], Iterator[pa.RecordBatch]]
@@ -111,12 +108,12 @@ class ReusablePages:
 
 
 def _has_same_parser(input_: Mapping[str, str], stored_input: Mapping[str, str]) -> bool:
-    return all(input_[name] == stored_input.get(name) for name in ("parser", "main_content"))
+    return all(input_[name] == stored_input.get(name) for name in ("parser", "markdown"))
 
 
 def build_parse_options(settings: Settings) -> ParseOptions:
     """The parse options of these settings."""
-    return ParseOptions(main_content=cast("Extractor", settings.extractor), markdown=settings.markdown)
+    return ParseOptions(markdown=settings.markdown)
 
 
 @contextmanager

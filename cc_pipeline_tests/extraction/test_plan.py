@@ -135,7 +135,7 @@ FORCED = SliceRequest("d1", forced_stages=frozenset({FETCH.label}))
         (changed(PARSE, input=build_parse_input("r0", OPTIONS)), {}, PARSE, Reason(K.RECORDS)),
         (state_of(), {"parser": "42"}, PARSE, Reason(K.PARSER)),
         (state_of(), {"markdown": True}, PARSE, Reason(K.OPTIONS)),
-        (state_of(), {"extractor": "quality", "parser": "42"}, PARSE, Reason(K.PARSER)),
+        (state_of(), {"markdown": True, "parser": "42"}, PARSE, Reason(K.PARSER)),
         # a blocked site keeps its rows; one that was never located is located, and has no captures
         (state_of(lost_records=5), {"request": SliceRequest("d1!all")}, None, None),
         (SliceState(), {"request": SliceRequest("d1!all")}, LOCATE, Reason(K.NEW)),
@@ -208,10 +208,9 @@ def test_a_plan_lists_what_is_due_in_the_order_of_the_requests_and_leaves_out_ki
 
 
 def test_options_are_those_of_the_settings_that_rows_depend_on() -> None:
-    settings = load_settings({}, index="zipnum", digest_policy="fail", extractor="quality", markdown=True)
+    settings = load_settings({}, index="zipnum", digest_policy="fail", markdown=True)
     options = options_of(settings)
     assert (options.via, options.digest_policy, options.accepts_removals) == ("zipnum", "fail", False)
-    assert build_parse_input("r", options)["main_content"] == "quality markdown"
-    assert build_parse_input("r", OPTIONS)["main_content"] == "fast"
+    assert [build_parse_input("r", chosen)["markdown"] for chosen in (options, OPTIONS)] == ["yes", "no"]
     assert options_of(settings, accepts_removals=True).accepts_removals
     assert options_of(replace(settings, accept_removals=True)).accepts_removals

@@ -258,7 +258,7 @@ def test_a_source_is_judged_by_a_whole_set_and_not_by_its_parts(bucket: Bucket, 
         told = missing_captures_verdict(strict.lake).message
         assert told.count(f"{NEW}|{SET}: {kept_away} of {len(wanted)}, server_error") == told.count(SET) == 1
         shown = run(lenient)[1].per_target[SET]
-        assert shown["not here"] == share(kept_away, len(wanted))
+        assert shown["not fetched"] == share(kept_away, len(wanted))
         assert shown["pending"] == kept_away
 
 
