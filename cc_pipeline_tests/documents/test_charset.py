@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-import endec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from cc_pipeline.documents import charset as charsets
 from cc_pipeline.documents.charset import (
     CHARSETS,
-    QUERY_ENCODINGS,
     declared,
     decode,
     detect,
@@ -186,27 +184,11 @@ def test_bytes_that_do_not_fit_are_replaced_and_reported() -> None:
     assert (found.text, found.clean) == ("caf\ufffd", False)
 
 
-def test_unassigned_bytes_of_windows_1252_are_controls_as_in_browsers() -> None:
-    assert decode(b"a\x81b\x93", "windows-1252")[::3] == ("a\x81b\u201c", True)
-
-
 @given(st.binary(max_size=400), st.one_of(st.none(), st.text(max_size=12), st.sampled_from(sorted(CHARSETS))))
 def test_decoding_never_fails(payload: bytes, label: str | None) -> None:
     found = decode(payload, label)
     assert found.charset in CHARSETS
     assert isinstance(found.text, str)
-
-
-@given(st.text(), st.sampled_from(sorted(QUERY_ENCODINGS)))
-def test_a_labelled_text_is_that_of_its_bytes(text: str, name: str) -> None:
-    try:
-        payload = endec.encode(text, name)
-    except UnicodeError:
-        return
-    if not payload.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")):
-        found = decode(payload, name)
-        # some encodings write two characters alike: full and half width, or a yen sign and a backslash
-        assert found.clean and endec.encode(found.text, name) == payload
 
 
 @needs_corpus
