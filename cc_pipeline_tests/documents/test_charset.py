@@ -177,6 +177,8 @@ def test_a_sample_may_end_within_a_character(cut: int, monkeypatch: pytest.Monke
     # the whole may not, nor may a character break off within the sample
     assert (detect(text[: 40 + cut]) == ("UTF-8", True)) == (cut == 0)
     assert detect(text[:20] + b"\xf0\x9f" + text[20:]) is None
+    # it is taken where the letters begin
+    assert detect(b"a" * 100 + b"\xf0" * 9) is None
 
 
 def test_bytes_that_do_not_fit_are_replaced_and_reported() -> None:
@@ -270,5 +272,6 @@ def test_a_label_of_wide_characters_is_asked_before_the_bytes() -> None:
     assert narrowed(text.encode("utf-16-le"), "UTF-16") == text.encode()
     assert narrowed(text.encode("utf-16-be"), "utf-16be") == text.encode()
     assert narrowed(text.encode(), "utf-8") == text.encode()
+    assert narrowed(b"", "utf-16") == b""
     lone_surrogates = b"\x01\xd8" * 2_000
     assert narrowed(lone_surrogates, "utf-16") == lone_surrogates
