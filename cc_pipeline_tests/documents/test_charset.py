@@ -147,8 +147,9 @@ def test_what_is_made_of_a_guess(
     ],
 )
 def test_the_shape_of_bytes_decides(text: str, codec: str, charset: str) -> None:
-    found = detect(text.encode(codec, "surrogatepass"))
+    found = detect(text.encode(codec))
     assert found == (charset, True)
+    assert not codec.startswith("utf-16") or detect(text.encode(codec) + b"x") == found, "half a character behind it"
 
 
 @pytest.mark.parametrize(
@@ -177,6 +178,10 @@ def test_a_sample_may_end_within_a_character(cut: int, monkeypatch: pytest.Monke
     # the whole may not, nor may a character break off within the sample
     assert (detect(text[: 40 + cut]) == ("UTF-8", True)) == (cut == 0)
     assert detect(text[:20] + b"\xf0\x9f" + text[20:]) is None
+    assert detect(text[: 36 + cut] + b"\xffaaa" + text) is None
+    seven_bits = ("\u65e5" * 50).encode("iso2022_jp")
+    assert detect(seven_bits) == ("ISO-2022-JP", True)
+    assert detect(seven_bits[:9] + b"\x01\x01" + seven_bits[9:]) == ("UTF-8", True)
     # it is taken where the letters begin
     assert detect(b"a" * 100 + b"\xf0" * 9) is None
 
