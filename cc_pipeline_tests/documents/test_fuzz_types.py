@@ -14,7 +14,7 @@ from cc_pipeline_tests.documents.pages import page
 from cc_pipeline_tests.documents.typed_bodies import generate_answer
 from cc_pipeline_tests.fuzzing import fuzz
 
-_OPTIONS = ParseOptions(main_content="none", language=False, text_simhash=False)
+_OPTIONS = ParseOptions(main_content=False, language=False, text_simhash=False)
 #: Flags that say why a body, or a part of it, was not read.
 _EXCUSES = frozenset("text_unread binary_content feed_unreadable feed_malformed xml_malformed xml_unreadable".split())
 

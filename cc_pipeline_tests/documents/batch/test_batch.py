@@ -24,7 +24,7 @@ from cc_pipeline.documents.schemas import SCHEMAS
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline_tests.documents.pages import identity, page
 
-OPTIONS = ParseOptions(main_content="none", language=False)
+OPTIONS = ParseOptions(main_content=False, language=False)
 
 
 def _pages(count: int, size: int = 3) -> list[list[PageInput]]:
@@ -80,7 +80,7 @@ def test_a_page_that_ends_or_hangs_its_process_is_a_row_and_the_others_go_on() -
         **{b"a": None, b"kill the reader": killed, b"b": None, b"kill the parser": killed, b"c": None},
         **{b"hang": "more than 1 s of processor time", b"raise": "OverflowError: too large", b"gone": "not_found"},
     }
-    options = ParseOptions(main_content="none", language=False, limits=Limits(seconds=1.0))
+    options = ParseOptions(main_content=False, language=False, limits=Limits(seconds=1.0))
     parts = parse_batches([[page(body) for body in details], [page("d")]], options, 2, trapped)
     rows = _joined(parts)["page_metadata"]
     assert [row["failure_detail"] for row in rows] == [*details.values(), None]
@@ -147,7 +147,7 @@ def test_workers_serve_the_next_call_and_no_other_kind() -> None:
         found = parse_batches(_pages(6), options, 1, process_of)
         return {row["server_ip"] for each in found for row in each["page_metadata"].to_pylist()}
 
-    first, second, other = processes(OPTIONS), processes(OPTIONS), processes(ParseOptions(main_content="none"))
+    first, second, other = processes(OPTIONS), processes(OPTIONS), processes(ParseOptions(markdown=True))
     assert len(first) == 1
     assert first == second != other
     assert not any(_runs(int(pid)) for pid in first)

@@ -32,12 +32,12 @@ LIST = (
 
 
 def test_furniture_around_an_article_is_left_out() -> None:
-    found = main_content(ARTICLE, "fast") or ""
+    found = main_content(ARTICLE) or ""
     assert found.split("\n") == [*SENTENCES, "More in the archive of the town, which opens at noon each day."]
 
 
 def test_what_is_no_article_is_kept_whole() -> None:
-    assert (main_content(LIST, "fast") or "").count("EUR") == 40
+    assert (main_content(LIST) or "").count("EUR") == 40
 
 
 def test_a_list_of_articles_keeps_its_headlines() -> None:
@@ -138,7 +138,7 @@ def test_pages_without_content(markup: str) -> None:
 
 def test_many_blocks_are_kept_as_they_are() -> None:
     markup = "<html><body><nav>menu</nav>" + "<p>word" * model.MAX_BLOCKS + "</body></html>"
-    assert main_content(markup, "fast") == "\n".join(["menu", *["word"] * model.MAX_BLOCKS])
+    assert main_content(markup) == "\n".join(["menu", *["word"] * model.MAX_BLOCKS])
 
 
 def test_markdown_is_written_of_text_with_control_characters() -> None:

@@ -23,7 +23,7 @@ from cc_pipeline_tests.documents.gold import f1, gold_articles
 from cc_pipeline_tests.documents.pages import page
 
 HTML = CORPUS / "html_text_metadata"
-FAST = ParseOptions(main_content="none", language=False, text_simhash=False)
+FAST = ParseOptions(main_content=False, language=False, text_simhash=False)
 
 
 @needs_corpus

@@ -8,10 +8,10 @@ import resource
 import pytest
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from cc_pipeline import compiled
 from cc_pipeline.documents.html import walk as walks
-from cc_pipeline.documents.html.links import links_plainly
-from cc_pipeline.documents.html.marks import WalkedPage, WalkLimits, WalkOptions
+from cc_pipeline.documents.html.links import linking
+from cc_pipeline.documents.html.marks import Linking, Mark, WalkLimits, WalkOptions
+from cc_pipeline.documents.html.urls import browser_resolver
 from cc_pipeline.documents.html.walk import walk_compiled, walk_plainly
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.parse import parse_page
@@ -194,27 +194,15 @@ def test_the_compiled_walk_does_what_python_does(seed: int) -> None:
             chance.choice(bounds) for bounds in ((0, 1, 5, 20, 1_000), (1, 3, 10, 1_000), (1, 99), (1, 99), (1, 3, 99))
         )
         limits = WalkLimits(*few, *chance.choice(((99, 999), (1, 5))))
-        options = WalkOptions(chance.random() < 0.8, chance.random() < 0.5, shortened, parse)
+        options = WalkOptions(chance.random() < 0.8, chance.random() < 0.5, shortened, parse, link)
         if root is None:
             continue
         found = walk_compiled(root, limits, options)
         assert found == walk_plainly(root, limits, options), (markup, limits, options)
-        assert_same_links(found, chance.choice((0, 3, 99)))
 
 
-def assert_same_links(found: WalkedPage, links: int) -> None:
-    def place(href: str) -> tuple[str, None, str, None]:
-        return (f"http://x/{href}", None, href, None)
-
-    expected = links_plainly(
-        [(tag, dict(attributes), *more) for tag, attributes, *more in found.links],
-        found.text, found.unseen, {}, place, lambda value, most: value.split(",")[:most], 7, links, 4, 30,
-    )  # fmt: skip
-    made = compiled("documents.html._walk", "links")(
-        found.links, found.text, found.unseen, {}, place, None, {}, lambda value, most: value.split(",")[:most], 7,
-        links, 4, 30,
-    )  # fmt: skip
-    assert made == expected
+def link(_: list[Mark]) -> Linking:
+    return linking(browser_resolver("https://x.example/y"), 7)
 
 
 @needs_corpus
@@ -222,7 +210,10 @@ def test_the_same_of_real_pages() -> None:
     for _, markup, _ in gold_articles()[:8]:
         root = LexborHTMLParser(markup, scripting=True).root
         assert root is not None
-        arguments = WalkLimits(1 << 22, 500_000, 20_000, 99, 99, 99, 9_999), WalkOptions(True, True, shortened, parse)
+        arguments = (
+            WalkLimits(1 << 22, 500_000, 20_000, 99, 99, 99, 9_999),
+            WalkOptions(True, True, shortened, parse, link),
+        )
         assert walk_compiled(root, *arguments) == walk_plainly(root, *arguments)
 
 
@@ -231,7 +222,7 @@ def test_bounds_hold(markup: str) -> None:
     root = LexborHTMLParser(markup * 5_000 + "x").root
     assert root is not None
     limits = WalkLimits(1_000, 4_000, 0, 0, 0, 0, 0)
-    found = walk_compiled(root, limits, WalkOptions(True, False, dict, parse))
+    found = walk_compiled(root, limits, WalkOptions(True, False, dict, parse, link))
     assert found.tables is not None and found.tables[-1]
     assert len(found.tables[0]) <= 1_000 and len(found.tables[3]) <= 4_000 * 8
 
