@@ -37,7 +37,6 @@ LONGEST = (
     "extraction/test_group_state.py",
     "maintenance/test_s3_lake.py",
     "questions",
-    "records/test_faults.py",
     "cli/test_credentials.py",
     "cli/test_stopped.py",
     "cli/test_incomplete.py",

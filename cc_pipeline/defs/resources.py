@@ -31,7 +31,6 @@ class HomeResource(dg.ConfigurableResource["HomeResource"]):
     home: str = Field(default="", description="Folder of all local state.")
     rate: float | None = Field(default=None, description="Maximum requests per second to each host of the source.")
     subsets: list[str] = Field(default=[], description="Subsets to extract, such as warc and robotstxt.")
-    extractor: str = Field(default="", description="Extractor of the main content: fast, quality or auto.")
     engine: str = Field(default="", description="Engine that fetches and parses: local, or one of an extension.")
     _workspace: Workspace | None = PrivateAttr(default=None)
 
@@ -50,7 +49,7 @@ class HomeResource(dg.ConfigurableResource["HomeResource"]):
                 "credentials, and set CC_PIPELINE_SOURCE_USER and CC_PIPELINE_SOURCE_PASSWORD for the UI, or name the "
                 "host in ~/.netrc"
             )
-        names = ("source", "home", "rate", "extractor", "engine")
+        names = ("source", "home", "rate", "engine")
         values = {name: getattr(self, name) for name in names} | {"subsets": tuple(self.subsets)}
         return {name: value for name, value in values.items() if value}
 

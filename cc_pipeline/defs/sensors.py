@@ -28,6 +28,7 @@ from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.lake_records import LAST
 from cc_pipeline.defs.partitions import (
     KIND_TAG,
+    MAX_PARTITIONS_PER_RUN,
     explain_too_many,
     group_by_crawl,
     listed_keys,
@@ -57,6 +58,8 @@ _NEWEST_CRAWLS = 2
 _MAX_REASON_LENGTH, _MAX_PARTITION_REASON_LENGTH, _MAX_NAMED_PARTITIONS = 2_000, 500, 10
 #: The most queued and running runs of the backfill, so that the queue fits on one screen.
 _MAX_RUNS = 10
+#: The most partitions that one tick of the backfill starts.
+_MAX_PARTITIONS = 2_000
 #: In Dagster's queue, runs that a person launches (0) come first.
 _PRIORITY: Final[Mapping[str, str]] = {"watch": "-1", "repair": "-2", "backfill": "-3"}
 
@@ -278,9 +281,9 @@ def find_due_partitions(
         newest=crawls[0] if crawls else "",
         now=now,
         bounds=Bounds(
-            settings.backfill_per_tick,
+            _MAX_PARTITIONS,
             _MAX_RUNS - sum(KIND_TAG in run.tags for run in runs),
-            settings.partitions_per_run,
+            MAX_PARTITIONS_PER_RUN,
         ),
     )
     trouble = find_source_trouble(workspace, decision.runs[0].pairs[0][0]) if decision.runs else None

@@ -28,7 +28,7 @@ from cc_pipeline.commoncrawl.slice_slugs import (
     whole_slug,
 )
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target, version_of
-from cc_pipeline.commoncrawl.target_text import SET_SLUG, parse_target
+from cc_pipeline.commoncrawl.target_text import SET_SLUG, parse_key, parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.keyed import Row, update_rows
 from cc_pipeline.lake.lake import REMOVED, Lake
@@ -330,10 +330,17 @@ def _build_divided_set(slug: str, row: Mapping[str, Any], parts: Mapping[str, st
 def _parse_slug(slug: str, definition: str | None) -> Target:
     if definition is None and SEPARATOR in slug:
         raise UserInputError(f"{slug!r} is a part of a set; name the set: {whole_slug(slug)!r}")
-    target = parse_target(definition if definition is not None else slug)
+    target = parse_target(definition) if definition is not None else parse_key(slug)
     if target.slug != slug:
+        text = shlex.quote(target.definition)
+        advice = "add that key in the same dialog, and choose it"
+        if parse_key(target.slug) != target:
+            advice = (
+                f"run cc-pipeline targets add {text} --home with the folder of this home (or list the target in "
+                f"build_defs), then {advice}"
+            )
         raise UserInputError(
             f"cc-pipeline did not create the partition key {slug!r}. If you mean {target.definition}, its key is "
-            f"{target.slug!r}: run cc-pipeline targets add {shlex.quote(target.definition)}   (then choose that key)"
+            f"{target.slug!r}: {advice}"
         )
     return target

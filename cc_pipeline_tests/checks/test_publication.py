@@ -83,22 +83,6 @@ def test_a_restored_lake_is_published_again_though_its_versions_are_the_same(
     assert published_verdict(restored, Scope()).passed
 
 
-@pytest.mark.process
-def test_another_homes_file_is_not_taken_for_the_own(
-    bucket: Bucket, reopened: Callable[..., Workspace], tmp_path: Path
-) -> None:
-    other = workspace_of(bucket[0], tmp_path / "other", publish="copy")
-    harvest(other)
-    extract(other, OTHER)
-    publish(other)
-    mine = reopened(publish="copy")
-    publish(mine)
-    assert doctor(mine)[0] == "ok"
-    shutil.copyfile(other.settings.published_path, mine.settings.published_path)
-    level, text = doctor(mine)
-    assert (level, "is out of date: tables changed since it was written" in text) == ("bad", True)
-
-
 def _half(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
@@ -162,17 +146,6 @@ def test_what_maintenance_deletes_afterwards_is_no_change(reopened: Callable[...
     assert lake.version("captures") > before, "the library notes in the log what it deletes"
     assert (find_publication_lag(workspace), doctor(workspace)[0]) == (None, "ok")
     assert published_verdict(workspace, Scope()).passed
-
-
-def test_a_published_file_of_rows_that_is_missing_is_an_error_without_a_newer_commit(
-    reopened: Callable[..., Workspace],
-) -> None:
-    workspace = reopened()
-    publish(workspace)
-    for address in workspace.lake.pin("page_links").files:
-        Path(address).unlink()
-    assert find_publication_lag(workspace) is None
-    assert publication_verdict(workspace).severity == "error"
 
 
 def test_rows_of_slices_that_a_purge_hides_are_not_missed(reopened: Callable[..., Workspace]) -> None:

@@ -9,10 +9,8 @@ import pytest
 
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.home_namespace import OWN_HOME
 from cc_pipeline.defs.lineage import COLUMNS
 from cc_pipeline.documents.schemas import PROVENANCE_COLUMNS
-from cc_pipeline.errors import UserInputError
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline.workspace.tables import all_tables
@@ -100,12 +98,3 @@ def test_a_column_of_the_same_name_has_the_values_it_is_said_to_come_from(
                 compared += 1
     assert compared > 1_000
     assert set(CAPTURE_SCHEMA.names) <= set(CAPTURES_SCHEMA.names)
-
-
-def test_owners_are_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert OWN_HOME.owners == ["team:cc-pipeline"]
-    monkeypatch.setenv("CC_PIPELINE_OWNERS", "team:archive, someone@example.org")
-    assert OWN_HOME.owners == ["team:archive", "someone@example.org"]
-    monkeypatch.setenv("CC_PIPELINE_OWNERS", "nobody")
-    with pytest.raises(UserInputError, match="CC_PIPELINE_OWNERS names 'nobody'"):
-        OWN_HOME.owners  # noqa: B018

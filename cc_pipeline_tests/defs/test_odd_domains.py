@@ -115,7 +115,8 @@ def test_odd_names_find_what_is_meant_each_for_itself(run, world: tuple[Path, Mi
 KEYS_REFUSED: dict[str, str] = {
     "münchen-example.de": "its key is 'xn--mnchen-example-gsb.de'",
     "../x": "not a host name",
-    "host:www.example.org": "targets add host:www.example.org",
+    "host:www.example.org": "its key is 'host_www.example.org': add that key",
+    "url:http://example.org/": "targets add url:http://example.org/ --home",
     "new\nline.com": "control character",
 }
 
@@ -143,8 +144,12 @@ def test_keys_made_in_the_ui_are_looked_up_as_meant_or_fail_with_a_reason(
         assert why in reasons.pop(f"{NEW}|{key}")
     assert reasons == {}
     assert state_of(home) == before
-    instance.add_dynamic_partitions("target", ["kunst-example.museum"])
-    assert materialize(instance, settings, f"{NEW}|kunst-example.museum").success
+    instance.add_dynamic_partitions("target", ["kunst-example.museum", "host_www.example.org"])
+    for key in ("kunst-example.museum", "host_www.example.org"):
+        assert materialize(instance, settings, f"{NEW}|{key}").success
+    assert [target.definition for target in workspace.targets(["host_www.example.org"]).values()] == [
+        "host:www.example.org"
+    ]
     assert execute(instance, settings, "publish").success
     found = query(home, "SELECT count(*) FROM capture_targets WHERE target = 'kunst-example.museum'")
     assert found == [(len(truth.captures_of(NEW, subset="warc", domain="kunst-example.museum")),)]

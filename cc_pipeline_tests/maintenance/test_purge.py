@@ -20,7 +20,7 @@ from fastwarc import warc as fastwarc
 from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.archive.gzip_members import inflate_member
-from cc_pipeline.cli.commands.doctor import find_purged_rows
+from cc_pipeline.checks.doctor import _check_purges
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction import fetch as fetch_stage
@@ -260,10 +260,10 @@ def test_stopped_at_any_step_nothing_is_visible_and_maintenance_finishes(
     publish(workspace)
     with duckdb.connect(str(workspace.settings.published_path), read_only=True) as reader:
         assert reader.execute("SELECT count(*) FROM capture_targets WHERE target = 'example.com'").fetchone() == (0,)
-    told = find_purged_rows(workspace.settings)
+    told = [*_check_purges(workspace.lake)]
     assert [finding.level for finding in told] == ([] if step in ("remove_purged", "sweep") else ["note"])
     run_maintenance(workspace)
-    assert find_purged_rows(workspace.settings) == []
+    assert [*_check_purges(workspace.lake)] == []
     assert read_purged(workspace.lake).num_rows == 0
     assert list_differences(before, views(workspace, tmp_path / "after.duckdb")) == []
     assert dangling(workspace) == []
