@@ -101,16 +101,6 @@ def test_parts_that_are_missing_or_old_are_told_in_a_line(monkeypatch: pytest.Mo
     assert (finding.level, "compiler" in finding.advice) == ("note", True)
 
 
-def test_setup_says_it_each_time() -> None:
-    setup = (ROOT / ".ci" / "setup").read_text("utf-8")
-    [line] = [line for line in setup.splitlines() if "describe_missing_modules" in line]
-    assert line == setup.splitlines()[-1], "whatever was done, or was not to be done"
-    raised = line.replace("import sys, cc_pipeline;", "import sys, cc_pipeline; cc_pipeline.MADE_FOR += 1;")
-    for words, told in ((line, 0), (raised, 1)):
-        done = subprocess.run(["bash", "-euc", words], cwd=ROOT, capture_output=True, text=True, check=True)
-        assert len(done.stderr.splitlines()) == told
-
-
 #: A package with one compiled part that may fail.
 PROJECT = """
 [build-system]

@@ -68,11 +68,6 @@ def lock(checkout: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_without_uv_make_lock_says_what_to_do(checkout: Path) -> None:
-    done = lock(checkout)
-    assert done.returncode == 1 and done.stderr == "uv is not here: make tools\n"
-
-
 @pytest.mark.parametrize("fails", ["spark.txt", "nothing"])
 def test_a_solve_that_fails_leaves_the_locked_sets_as_they_were(checkout: Path, fails: str) -> None:
     uv = checkout / ".venv" / "bin" / "uv"
