@@ -86,13 +86,13 @@ def _find_stored_epochs(lake: Lake, slugs: Collection[str]) -> dict[str, Row]:
     rows = lake.read(SLICES.name, where, ["target", "epoch", "committed_at"])
     own_targets = [target for target in pc.unique(rows["target"]).to_pylist() if whole_slug(target) in slugs]
     rows = rows.filter(pc.is_in(rows["target"], pa.array(own_targets, pa.string())))
-    found: dict[str, dict[str, int]] = {}
+    epochs_by_slug: dict[str, dict[str, int]] = {}
     for row in rows.sort_by("committed_at").to_pylist():
         if row["epoch"]:
-            found.setdefault(whole_slug(row["target"]), {})[subset_of(row["target"])] = row["epoch"]
+            epochs_by_slug.setdefault(whole_slug(row["target"]), {})[subset_of(row["target"])] = row["epoch"]
     return {
         slug: {EPOCH.name: epochs.get(PLAIN, [*epochs.values()][-1]), SUBSET_EPOCHS.name: epochs}
-        for slug, epochs in found.items()
+        for slug, epochs in epochs_by_slug.items()
     }
 
 
@@ -205,12 +205,11 @@ def change_subset_epoch(lake: Lake, slug: str, subset: str) -> None:
     epoch = secrets.randbits(62)
 
     def build(stored: list[Row]) -> list[Row]:
-        epochs = [{**dict(row[SUBSET_EPOCHS.name] or ()), subset: epoch} for row in stored]
-        changed = [row | {SUBSET_EPOCHS.name: after} for row, after in zip(stored, epochs, strict=True)]
+        epochs = [dict(row[SUBSET_EPOCHS.name] or ()) for row in stored]
         return [
-            row
-            for row, old in zip(changed, stored, strict=True)
-            if dict(old[SUBSET_EPOCHS.name] or ()).get(subset) != epoch
+            row | {SUBSET_EPOCHS.name: old | {subset: epoch}}
+            for row, old in zip(stored, epochs, strict=True)
+            if old.get(subset) != epoch
         ]
 
     update_rows(lake, _TABLE, {"slug": slug}, build)

@@ -20,7 +20,6 @@ from cc_pipeline.settings.source_addresses import (
     is_public,
 )
 
-EXTRACTORS: Final = ("fast", "auto", "quality")
 DIGEST_POLICIES: Final = ("record", "fail")
 PUBLISH: Final = ("views", "copy", "none")
 #: A host's name or address in brackets, perhaps with a port; ``*`` stands for a part of a label.
@@ -200,12 +199,6 @@ class Settings:
     )
     accept_removals: bool = setting(
         False, help="remove captures that the index no longer lists (`run --accept-removals`)"
-    )
-    extractor: str = setting(
-        "fast",
-        help="extractor of the main content: `fast`, `quality`, or `auto` ([measured](documents.md#measured))",
-        check=is_choice(*EXTRACTORS),
-        decides_rows=True,
     )
     markdown: bool = setting(False, help="whether `page_text.main_content_markdown` is filled", decides_rows=True)
     workers: int = setting(0, help="number of processes that parse", default_text="one per core")

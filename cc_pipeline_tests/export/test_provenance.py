@@ -127,14 +127,6 @@ def test_rows_that_go_while_an_export_is_written_are_an_error(
     assert not out.exists()
 
 
-def test_pages_are_told_of_what_is_counted_by_registered_domain_alone() -> None:
-    named = ("example.com", "example.co.uk", "blog.example.com", "example.com where status=200", "host:example.com",
-             "co.uk", "192.0.2.1")  # fmt: skip
-    before = Provenance(targets=tuple(TargetOutcome(name, "found") for name in named))
-    after = before.with_pages({"example.com": 3})
-    assert [one.pages for one in after.targets] == [3, 0, None, None, None, None, None]
-
-
 def test_papers_of_an_earlier_export_go_and_files_of_others_stay(tmp_path: Path) -> None:
     out, about = tmp_path / "rows.csv", DatasetDescription("rows")
     out.write_text("url\n", "utf-8")

@@ -127,8 +127,8 @@ def define(namespace: HomeNamespace) -> list[dg.AssetsDefinition]:
 
     def harvest(context: dg.AssetExecutionContext, asset: str, make: Callable[[Workspace, str], Metadata]) -> _Step:
         workspace = namespace.workspace(context)
-        crawl, *others = read_run_keys(context)
-        if others:
+        crawl, *other_crawls = read_run_keys(context)
+        if other_crawls:
             raise UserInputError("a run harvests one crawl\nLaunch a backfill: it has a run for each crawl")
         with logged_progress(context.log):
             metadata = make(workspace, crawl)

@@ -206,9 +206,9 @@ def listed_job(namespace: HomeNamespace) -> dg.JobDefinition:
             if table not in TABLES:
                 raise UserInputError(describe_unknown_name("table", table, TABLES))
         tables = [table for table in TABLES if table in config.tables or not config.tables]
-        known = leave_out_unknown(context.instance, namespace, log, listed_keys(config.partitions))
+        registered_keys = leave_out_unknown(context.instance, namespace, log, listed_keys(config.partitions))
         with logged_progress(context.log):
-            yield from extract_partitions(context, namespace, log, known, tables)
+            yield from extract_partitions(context, namespace, log, registered_keys, tables)
         yield from evaluate_partitions(namespace, workspace, context.log, checks_of(tables), log.made_keys, log.reasons)
         log.raise_failures()
 
@@ -229,15 +229,15 @@ def leave_out_unknown(
     if not keys:
         raise UserInputError('the run names no partition\nName some: {"CC-MAIN-2024-22": ["example.com"]}')
     crawls, targets = {*namespace.crawl_keys(instance)}, {*namespace.target_keys(instance)}
-    known = []
+    registered_keys = []
     for key in keys:
         crawl, target = split_key(key)
         if crawl in crawls and target in targets:
-            known.append(key)
+            registered_keys.append(key)
         elif crawl not in crawls:
             log.record_failure(key, UserInputError(f"{crawl!r} is no partition\nTo list crawls: cc-pipeline crawls"))
         else:
             sensor = namespace.qualify("watch_list")
             advice = f"Add it in the dialog of an asset, or watch it: the sensor {sensor} adds watched targets"
             log.record_failure(key, UserInputError(f"{target!r} is no partition\n{advice}"))
-    return known
+    return registered_keys

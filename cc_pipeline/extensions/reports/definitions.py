@@ -4,7 +4,6 @@ import logging
 
 import dagster as dg
 
-from cc_pipeline.defs.checks import make_specs
 from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.metadata import to_metadata
 from cc_pipeline.defs.partitions import BACKFILL
@@ -32,7 +31,6 @@ def define(namespace: HomeNamespace) -> dg.Definitions:
                 skippable=True,
             )
         ],
-        check_specs=make_specs(namespace, ["report"]),
         can_subset=True,
         partitions_def=namespace.target,
         backfill_policy=BACKFILL,
