@@ -178,11 +178,11 @@ class Home:
         moment = _to_utc(at) if isinstance(at, datetime) else None
         span = (moment, moment) if moment else period(at) if isinstance(at, str) else None
         settings = load_settings_without_home(self._home_folder, **self._overrides)
-        start_parser(None, settings.extractor)
+        start_parser(None)
         with use_reporter(self.reporter), open_workspace(settings) as workspace:
             named_crawls = find_named_crawls(workspace, None if crawls is None else _to_texts(crawls))
             nearest = find_nearest_capture(workspace, target, span, crawls=named_crawls, max_crawls=max_crawls)
-        page = Page(nearest, None, settings.extractor)
+        page = Page(nearest, None)
         if span is not None and page.captured is not None:
             page.distance = measure_gap(span, (page.captured, page.captured))
         if within is not None and page.distance is None:

@@ -25,9 +25,10 @@ Form = Literal["html", "body", "text", "markdown", "warc", "record", "json"]
 PARSED: Final = frozenset({"text", "markdown", "json"})
 #: Maximum bytes of a decoded body.
 _LIMIT: Final = 64 << 20
+_OPTIONS: Final = ParseOptions(markdown=True)
 
 
-def render_capture(nearest: Nearest, form: Form, extractor: str = "fast") -> tuple[bytes, str | None]:
+def render_capture(nearest: Nearest, form: Form) -> tuple[bytes, str | None]:
     """Renders a capture in ``form``. Returns the bytes, and a note for people, if any.
 
     ``html``: the body as UTF-8 text, whatever its charset was; binary bodies unchanged. ``body``: the exact bytes of
@@ -49,7 +50,7 @@ def render_capture(nearest: Nearest, form: Form, extractor: str = "fast") -> tup
         return _body(nearest), None
     if form == "html":
         return _page(nearest)
-    parsed = _parse_page(nearest, extractor)
+    parsed = _parse_page(nearest)
     if form == "json":
         return (_json(nearest, parsed), None)
     text = parsed.text
@@ -61,11 +62,11 @@ def render_capture(nearest: Nearest, form: Form, extractor: str = "fast") -> tup
     return _encode_text(main or full_text), note
 
 
-def start_parser(form: Form | None, extractor: str) -> None:
+def start_parser(form: Form | None) -> None:
     """Starts the parser process while the page is fetched, if ``form`` (``None``: any) needs it."""
     if form is None or form in PARSED:
         with suppress(OSError):  # parsing reports the error
-            start_early(_options(extractor), page_of)
+            start_early(_OPTIONS, page_of)
 
 
 class _Parsed(NamedTuple):
@@ -101,15 +102,11 @@ def _page(nearest: Nearest) -> tuple[bytes, str | None]:
     return decoded.text.encode("utf-8", "replace"), note
 
 
-def _options(extractor: str) -> ParseOptions:
-    return ParseOptions(main_content=extractor, markdown=True)  # type: ignore[arg-type]  # settings are checked
-
-
-def _parse_page(nearest: Nearest, extractor: str) -> _Parsed:
+def _parse_page(nearest: Nearest) -> _Parsed:
     row = {name: nearest.row.get(name) for name in (*KEY_NAMES, "archive_format")}
     row |= {"target": "", "outcome": "fetched", "reason": None, "detail": None}
     row |= {"stored_file": nearest.row["warc_filename"], "stored_offset": nearest.row["warc_record_offset"]}
-    [tables] = parse_batches([[(row, nearest.member)]], _options(extractor), 1, page_of)
+    [tables] = parse_batches([[(row, nearest.member)]], _OPTIONS, 1, page_of)
     [metadata] = tables["page_metadata"].to_pylist()
     if metadata["failure_reason"] == "ParseFailed":
         reason = f"the page could not be parsed: {metadata['failure_detail']}"

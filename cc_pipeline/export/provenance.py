@@ -29,9 +29,8 @@ from cc_pipeline.workspace.workspace import Workspace
 FORMAT: Final = "cc_pipeline provenance"
 #: Raised when older readers would misread the document.
 VERSION: Final = 1
-#: Outcomes of a target: captures were found; an index has none; it is blocked; this home has nothing of it, because it
-#: was not run, or was found in no crawl and not kept.
-OUTCOMES: Final = ("found", "empty", "refused", "not here")
+#: Outcomes of a target: captures were found; the indexes have none; it is blocked; it was looked up in no crawl.
+OUTCOMES: Final = ("found", "not found", "blocked", "not looked up")
 #: Maximum number of targets named in a sentence.
 _MAX_NAMED_TARGETS: Final = 20
 
@@ -184,9 +183,9 @@ def _list_outcomes(
         crawl_count = len(found.crawls.get(slug, ()))
         for member in target.members or (target,):
             count = found.captures[slug, member.definition if target.members else ""]
-            outcome = "found" if count else "empty" if crawl_count else "not here"
+            outcome = "found" if count else "not found" if crawl_count else "not looked up"
             if not count and blocklist.touching(member):
-                outcome = "refused"
+                outcome = "blocked"
             yield TargetOutcome(member.definition, outcome, slug if target.members else "", crawl_count, count)
 
 

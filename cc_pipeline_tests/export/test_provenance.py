@@ -43,7 +43,7 @@ def test_a_set_called_by_its_name_is_told_of_by_its_members(bucket: Bucket, tmp_
     counts = [len(bucket[1].captures_of(NEW, domain=name, subset="warc")) for name in members]
     assert [(one.definition, one.outcome, one.of, one.captures) for one in found] == [
         *((name, "found", "set-press", count) for name, count in zip(members, counts, strict=True)),
-        ("nowhere.example", "empty", "set-press", 0),
+        ("nowhere.example", "not found", "set-press", 0),
     ]
     publish(workspace)
     with open_home_publication(workspace.settings) as connection:
@@ -53,8 +53,8 @@ def test_a_set_called_by_its_name_is_told_of_by_its_members(bucket: Bucket, tmp_
             assert (published.targets, published.crawls) == (provenance.targets, provenance.crawls)
     assert all(one.path_list and one.indexes for one in provenance.crawls)
     block(workspace, [parse_target("nowhere.example")])
-    assert gather("set:press").targets[-1].outcome == "refused"
-    assert [one.outcome for one in gather("elsewhere.example").targets] == ["not here"]
+    assert gather("set:press").targets[-1].outcome == "blocked"
+    assert [one.outcome for one in gather("elsewhere.example").targets] == ["not looked up"]
 
 
 def read_papers(out: Path) -> tuple[dict[str, Any], list[dict[str, str]]]:

@@ -72,7 +72,7 @@ def test_maintenance_and_purges_find_the_rows_of_each_table(extension: Extension
     for table in extension.tables():
         columns = {*table.schema.names}
         assert columns >= {*table.slice_columns, *table.sort_by, *table.provenance_columns}, table.name
-        assert "target" not in columns or table.has_targets or table.removed_with == "nothing", table.name
+        assert "target" not in columns or table.has_targets or table.is_of_files, table.name
         if table.has_targets:
             assert table.stage is not None, table.name
             assert table.name in table.stage.tables, table.name

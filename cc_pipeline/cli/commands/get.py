@@ -90,7 +90,7 @@ def get(
     settings = load_settings_without_home(
         home, source=source, index=via, subsets=tuple(subset) if subset else None, wait=options.wait_seconds(wait)
     )
-    start_parser(form, settings.extractor)
+    start_parser(form)
     with open_workspace(settings) as workspace:
         crawl_ids = find_named_crawls(workspace, crawl)
         try:
@@ -105,7 +105,7 @@ def get(
         if (crawl_ids is not None or not nearest.stored) and workspace.crawl_list.note is not None:
             notice(workspace.crawl_list.note)
         requests, size = workspace.transport.stats.requests, workspace.transport.stats.bytes
-        data, note = render_capture(nearest, form, settings.extractor)
+        data, note = render_capture(nearest, form)
         if out is None:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()

@@ -21,7 +21,7 @@ def report(
     ] = None,
     before: Annotated[
         str | None,
-        typer.Option("--from", help="With --to: the earlier of two compared crawls (default: the last two)."),
+        typer.Option("--from", help="With --to: the earlier of compared crawls (default: the last two with pages)."),
     ] = None,
     after: Annotated[str | None, typer.Option("--to", help="With --from: the later of two compared crawls.")] = None,
     home: options.Home = None,

@@ -26,7 +26,6 @@ def define(namespace: HomeNamespace) -> dg.Definitions:
                 description="A page about a target, from the last publication: one HTML file in ``reports/`` of the "
                 "home.\n\nIt covers all crawls, so its partitions are targets only.",
                 group_name=namespace.group_of("analytics"),
-                owners=namespace.owners,
                 kinds={"html"},
                 code_version="1",
                 skippable=True,

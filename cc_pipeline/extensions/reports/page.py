@@ -30,11 +30,14 @@ from cc_pipeline.settings import Settings
 _WEEKLY: Final = re.compile(r"CC-MAIN-(?P<year>20\d\d)-(?P<week>\d\d)")
 _WEEKS: Final = 52
 _TEXT: Final = 160
-#: Maximum characters of a changed paragraph, and maximum changed paragraphs of a page.
+#: Maximum characters of a changed paragraph; changed paragraphs of a page that are shown at once, and when unfolded.
 _PARAGRAPH: Final = 300
-_LINES: Final = 10
+_FIRST_LINES: Final = 3
+_LINES: Final = 30
 #: Maximum paragraphs of a text to compare: the time grows with their square.
 _MAX_COMPARED: Final = 2_000
+#: Marks a report on the demo, or on any other mini crawl.
+INVENTED_WEB: Final = "INVENTED WEB: a crawl generated for the demo; no page in it is real"
 #: Maximum days between a crawl's week and a capture of it.
 _MAX_DAYS_APART: Final = 60
 _ADDRESS: Final = 96
@@ -53,9 +56,11 @@ _OUTCOMES: Final = ("fetched", "pending", "lost")
 _CHANGES: Final = ("same", "changed", "new", "gone")
 
 
-def render_page(findings: Findings) -> str:
-    """The HTML text of a report."""
+def render_page(findings: Findings, *, is_invented: bool = False) -> str:
+    """The HTML text of a report. ``is_invented``: its pages are those of a generated web."""
     page = _template().render(
+        invented=INVENTED_WEB if is_invented else "",
+        first_lines=_FIRST_LINES,
         found=findings,
         is_site=registered_domain(findings.slug) == findings.slug,
         totals=Counter(findings.totals),
@@ -308,7 +313,7 @@ def write_report(
     report_file = path or report_path(settings, slug)
     try:
         findings = _read_findings(settings, slug, target_text, crawl_pair)
-        write_whole(report_file, render_page(findings))
+        write_whole(report_file, render_page(findings, is_invented=settings.is_mini_crawl))
     except (duckdb.Error, OSError) as error:
         raise EnvironmentFault(
             f"could not write the report {report_file}: {error}",

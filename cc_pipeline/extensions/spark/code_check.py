@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 #: Distributions whose versions affect rows: libraries that read archives, decode, parse, detect and write tables, and
 #: the dependencies that they do this with.
 ROW_LIBRARIES: Final = (
-    "can-ada", "charset-normalizer", "courlan", "cramjam", "deltalake", "endec", "idna",
-    "isal", "justext", "lxml", "numpy", "publicsuffixlist", "pyarrow", "pycld2", "pypdfium2", "python-dateutil",
-    "resiliparse", "selectolax", "tld", "trafilatura", "warcio",
+    "can-ada", "cramjam", "deltalake", "endec", "idna", "isal", "lxml", "numpy", "publicsuffixlist", "pyarrow",
+    "pycld2", "pypdfium2", "python-dateutil", "resiliparse", "selectolax", "warcio",
 )  # fmt: skip
 #: The version of a library that is not installed.
 _NOT_INSTALLED: Final = "none"
@@ -53,7 +52,7 @@ def describe_process() -> dict[str, Any]:
 
 @cache
 def _libraries() -> dict[str, str]:
-    """Reads some 21 installed metadata files, in 5 ms, once a process."""
+    """Reads some 16 installed metadata files, in 4 ms, once a process."""
     return {name: _version(name) for name in ROW_LIBRARIES}
 
 

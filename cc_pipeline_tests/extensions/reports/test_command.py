@@ -10,6 +10,7 @@ import pytest
 import cc_pipeline
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extensions.reports.api import report
+from cc_pipeline.extensions.reports.page import INVENTED_WEB
 from cc_pipeline.settings import Settings
 from cc_pipeline_tests.cli.conftest import Cli, World
 from cc_pipeline_tests.publish.conftest import SITE
@@ -24,7 +25,8 @@ def test_a_report_says_what_is_missing_and_why(cli: Cli, world: World, tmp_path:
     assert (said.status, said.out.strip(), said.err) == (0, str(page), "")
     text = page.read_text("utf-8")
     assert text.startswith("<!doctype html>")
-    assert "<summary>Why records are not here: 1 reason</summary>" in text
+    assert INVENTED_WEB in text
+    assert "<summary>Why records are not fetched: 1 reason</summary>" in text
     assert f'href="{world.damaged.url}"' in text
     assert [*page.parent.iterdir()] == [page]
 

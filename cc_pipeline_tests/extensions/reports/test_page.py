@@ -175,6 +175,16 @@ def test_a_crawl_is_of_the_month_of_its_captures() -> None:
     assert month_of("CC-MAIN-2012", datetime(2012, 2, 4, tzinfo=UTC)) == "Feb 2012"
 
 
+def test_long_changes_are_folded_to_their_first_paragraphs(found: Findings) -> None:
+    row = {**found.changed_pages[0], "change": "changed", "before_text": ""}
+    row["after_text"] = "\n\n".join(f"paragraph {number}" for number in range(40))
+    tree = LexborHTMLParser(render_page(replace(found, changed_pages=[row])))
+    folded = [node.text() for node in tree.css("td details .is, td details .was")]
+    shown = [node.text() for node in tree.css(".is, .was")]
+    assert len(shown) - len(folded) == 3
+    assert (len(shown), folded[-1].strip()) == (31, "… and more")
+
+
 def test_nothing_that_strangers_wrote_becomes_markup(found: Findings) -> None:
     for text in HOSTILE:
         page = render_page(spoilt(found, text))

@@ -111,7 +111,7 @@ def test_a_job_needs_no_home_and_tells_of_each_partition(
     mine = again(bucket, before, tmp_path / "spark")
     known = {path for path in mine.settings.home.iterdir() if path.name != "lake"}
     monkeypatch.setenv("CC_PIPELINE_HOME", str(tmp_path / "nowhere"))
-    monkeypatch.setenv("CC_PIPELINE_EXTRACTOR", "quality")
+    monkeypatch.setenv("CC_PIPELINE_MARKDOWN", "yes")
     told: list[tuple[str, int, int | None, str]] = []
     wanted = [(NEW, slug) for slug in slugs]
     job = run_job(InProcess(), as_texts(mine.settings), wanted, PAGES, 2, lambda *word: told.append(word))

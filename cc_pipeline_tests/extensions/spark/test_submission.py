@@ -117,7 +117,7 @@ def test_partitions_are_recorded_with_their_figures_and_nothing_stays(workspace:
         # what pages were parsed with belongs to this home, and not to that of the job
         note = read_note(workspace.settings.home)
         assert note is not None
-        assert note.choices["extractor"] == "fast"
+        assert note.choices["markdown"] is False
         # and the local engine finds nothing to do
         near = closed_later(Workspace(replace(workspace.settings, engine="local")))
         with StageRunner(near) as again:

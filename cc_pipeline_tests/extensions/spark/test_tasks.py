@@ -156,10 +156,10 @@ def test_nothing_secret_travels_and_nothing_of_this_machine(tmp_path: Path, monk
 def test_each_worker_has_its_share_and_none_starts_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     settings = load_settings({}, source="https://data.example/cc", home=str(tmp_path), rate=12.0, concurrency=12)
-    sent = as_texts(replace(settings, rate_shares=2))
+    sent = as_texts(settings)
     with open_task_workspace(sent, 3) as workspace:
         limits = workspace.transport.limits
-        assert (limits.rate, limits.concurrency) == (2.0, 2)
+        assert (limits.rate, limits.concurrency) == (4.0, 4)
         assert workspace.settings.budget_path.is_relative_to(tmp_path)
     with pytest.raises(UserInputError, match="number of workers"), open_task_workspace(sent, 0):
         pass
