@@ -268,7 +268,7 @@ _PARTS: tuple[tuple[str, object, str], ...] = (
     ("bounds", tree, "bounded"),
     ("lexbor", tree, "build_tree"),
     ("walk", tree, "walk"),
-    ("links", tree, "page_links"),
+    ("links", tree, "linking"),
     ("json_ld", about, "json_ld"),
     ("facts", about, "Facts"),
     ("facts", Facts, "structured"),
