@@ -25,6 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.documents_structure import Answer, add_figures, pages
+from benchmarks.gold_pages import GoldPage
+from benchmarks.layouts import AROUND
 from benchmarks.report import Report, sized
 from cc_pipeline.documents.html import model
 from cc_pipeline.documents.html.content import opinion
@@ -34,8 +36,6 @@ from cc_pipeline.documents.html.model import NODE, Trees, likelihoods, scored, s
 from cc_pipeline.documents.html.tables import Tables
 from cc_pipeline.documents.html.tree import parse_html
 from cc_pipeline.documents.page import Limits
-from cc_pipeline_tests.documents.gold import GoldPage
-from cc_pipeline_tests.documents.layouts import AROUND
 
 _WORD = re.compile(r"\w+")
 _SITE = re.compile(r"(?:www\.|blog\.)?([^.]*)")

@@ -11,8 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from benchmarks.documents_odd_pages import EXTRACTORS
+from benchmarks.gold_pages import GoldPage, gold_pages
+from benchmarks.layouts import layout_pages
 from benchmarks.report import Report, sized
-from cc_pipeline_tests.documents.gold import GoldPage, gold_pages, layout_pages, mean_f1
+from cc_pipeline_tests.documents.gold import mean_f1
 
 _EACH = sized(1, 14)
 

@@ -40,7 +40,7 @@ class HomeResource(dg.ConfigurableResource["HomeResource"]):
         assert self._workspace is not None
         return self._workspace
 
-    def chosen(self) -> dict[str, object]:
+    def read_choices(self) -> dict[str, object]:
         """Returns the settings that were chosen. Raises ``UserInputError`` for a source with credentials: Dagster
         stores the configuration of each run."""
         if holds_access(self.source):
@@ -64,7 +64,7 @@ def make_resource(namespace: HomeNamespace) -> HomeResource:
             if context.instance is not None and namespace.is_only_home:
                 keep_log_open(context.instance)
             tagged = {"engine": run.tags[ENGINE_TAG]} if run is not None and ENGINE_TAG in run.tags else {}
-            settings = namespace.load_settings(**tagged | self.chosen())
+            settings = namespace.load_settings(**tagged | self.read_choices())
             with open_workspace(replace(settings, wait=limit_wait(settings, run))) as workspace:
                 self._workspace = workspace
                 yield self

@@ -11,11 +11,12 @@ from typing import Any, Final, Literal, NamedTuple
 from cc_pipeline.archive.writing import arc_as_warc_member
 from cc_pipeline.capture_columns import KEY_NAMES
 from cc_pipeline.documents.batch.pool import parse_batches, start_early
-from cc_pipeline.documents.body import is_binary, uncoded
+from cc_pipeline.documents.body import is_binary
 from cc_pipeline.documents.charset import decode, narrowed
 from cc_pipeline.documents.headers import content_type
-from cc_pipeline.documents.page import Headers, ParseOptions
+from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.errors import DataFault, DataKind
+from cc_pipeline.export.record_body import content_headers, read_body
 from cc_pipeline.extraction.nearest_capture import Nearest, read_capture_time
 from cc_pipeline.records.pages import page_of
 
@@ -84,17 +85,12 @@ def _as_warc(nearest: Nearest) -> bytes:
 
 
 def _body(nearest: Nearest) -> bytes:
-    in_arc = nearest.row["archive_format"] == "arc"
-    return uncoded(nearest.record.payload, _content_headers(nearest), _LIMIT, set(), archived_decoded=in_arc)
-
-
-def _content_headers(nearest: Nearest) -> Headers:
-    return nearest.record.record_headers if nearest.record.record_type == "resource" else nearest.record.http_headers
+    return read_body(nearest.record, _LIMIT)
 
 
 def _page(nearest: Nearest) -> tuple[bytes, str | None]:
     body = _body(nearest)
-    mime, label = content_type(_content_headers(nearest))
+    mime, label = content_type(content_headers(nearest.record))
     if is_binary(body, narrowed(body, label)):
         return body, f"the page is no text ({mime or 'no type'}), so its bytes are given unchanged"
     decoded = decode(body, label, markup=mime != "text/plain")

@@ -313,7 +313,7 @@ def _find_parse_reason(slice_state: SliceState, options: Options) -> Reason | No
         return Reason(ReasonKind.NEW)
     if not parsed.input:
         return Reason(ReasonKind.INCOMPLETE_ROWS)
-    wanted = build_parse_input(fetched.content, options)
-    differing = {name for name in wanted if parsed.input.get(name) != wanted[name]}
+    current_input = build_parse_input(fetched.content, options)
+    differing = {name for name in current_input if parsed.input.get(name) != current_input[name]}
     kinds = {"records": ReasonKind.RECORDS, "parser": ReasonKind.PARSER, "markdown": ReasonKind.OPTIONS}
     return next((Reason(kind) for name, kind in kinds.items() if name in differing), None)

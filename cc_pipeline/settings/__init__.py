@@ -8,7 +8,7 @@ itself.
 
 from cc_pipeline.settings.all_settings import DIGEST_POLICIES, PUBLISH, Settings
 from cc_pipeline.settings.environment import PREFIX
-from cc_pipeline.settings.reading import CHOICES, choices_of, environment_value, load_settings, owners
+from cc_pipeline.settings.reading import CHOICES, choices_of, environment_value, load_settings
 from cc_pipeline.settings.source_addresses import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root
 
 __all__ = [
@@ -23,5 +23,4 @@ __all__ = [
     "environment_value",
     "load_settings",
     "normalise_root",
-    "owners",
 ]

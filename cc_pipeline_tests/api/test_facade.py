@@ -55,7 +55,7 @@ def test_every_method_refuses_a_keyword_in_its_own_name(tmp_path: Path, method: 
     ("text", "said"),
     [
         ("above the limit somebody has to agree: --yes", "above the limit somebody has to agree: yes=True"),
-        ("choose one of --table, --query and --folder", "choose one of tables, query and folder"),
+        ("choose one of --table and --query", "choose one of tables and query"),
         (
             "Run it first, for instance with: cc-pipeline run 'example.com where status=200' --crawl newest",
             'Run it first, for instance with: home.run("example.com where status=200", "newest")',

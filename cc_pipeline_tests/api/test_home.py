@@ -185,12 +185,6 @@ def test_an_export_has_the_rows_of_the_table_and_names_its_files(used: Home, tmp
     assert "'=1+1" in formula.path.read_text("utf-8") and [row["rows"] for row in formula.rows] == [1]
 
 
-def test_a_folder_of_an_export_is_exported_again(used: Home, tmp_path: Path) -> None:
-    first = used.export(tmp_path / "texts", SITE, format="parquet", tables="page_text")
-    again = used.export(tmp_path / "again.csv", folder=first.path)
-    assert [row["rows"] for row in again.rows] == [row["rows"] for row in first.rows] != [0]
-
-
 @pytest.mark.parametrize(
     ("method", "out", "words", "said"),
     [

@@ -42,7 +42,7 @@ def copy(
     crawl: options.Crawls,
     to: Annotated[str, typer.Option("--to", help="Destination: s3://bucket/prefix, or a folder.")],
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="End with status 0 even if planned captures are missing.")
+        bool, typer.Option("--allow-missing", help="End with status 0 even if captures are pending or lost.")
     ] = False,
     parallel: Annotated[
         int | None,
@@ -228,8 +228,8 @@ def _report_copies(destination: str, reports: Mapping[str, CopyReport], notes: S
 def _finish_copy(
     incomplete_reports: Sequence[tuple[str, CopyReport]], source_error: Incomplete | None, allow_missing: bool
 ) -> None:
-    """Reports missing captures, and raises ``Incomplete`` unless they are allowed. An error of the source is always
-    raised.
+    """Reports captures that were not copied, and raises ``Incomplete`` unless that is allowed. An error of the source
+    is always raised.
     """
     loss_texts = []
     for crawl, report in incomplete_reports:
@@ -253,7 +253,7 @@ def _finish_copy(
 def verify(
     place: Annotated[str, typer.Argument(metavar="PLACE", help="A folder or s3://bucket/prefix that copy wrote to.")],
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="End with status 0 even if planned captures are missing.")
+        bool, typer.Option("--allow-missing", help="End with status 0 even if captures are pending or lost.")
     ] = False,
     parallel: Annotated[
         int, typer.Option("--parallel", min=1, max=256, help="Number of files to read at the same time.")
@@ -265,7 +265,7 @@ def verify(
 ) -> None:
     """Compare the files in a bucket or folder with the manifest of copy. Reads every byte.
 
-    Ends with status 1 if a file is missing or has another SHA-256, 3 if planned captures are missing.
+    Ends with status 1 if a file is missing or has another SHA-256, 3 if captures are pending or lost.
 
     [bold]Examples[/]
 
@@ -288,7 +288,7 @@ def verify(
          len(report.manifest.files_of(copy.crawl)), len(report.problems[copy.crawl]))
         for copy in report.manifest.copies
     ]  # fmt: skip
-    write_rows(f"copies in {destination}", ["crawl", "targets", "records", "missing", "files", "wrong"], rows)
+    write_rows(f"copies in {destination}", ["crawl", "targets", "records", "not copied", "files", "wrong"], rows)
     _judge(destination, report, allow_missing)
 
 
@@ -312,12 +312,13 @@ def _judge(destination: str, report: VerifyReport, allow_missing: bool) -> None:
         return
     if gaps := [" ".join((copy.crawl, *copy.targets)) for copy in copies if copy.unread_index_files]:
         raise Incomplete(
-            "captures may be missing: the index had gaps (files that could not be read) for " + ", ".join(gaps),
+            "captures may not have been found: the index had gaps (files that could not be read) for "
+            + ", ".join(gaps),
             f"{again}, without --allow-gaps. Or accept it: --allow-missing",
         )
     if lost := sum(sum(copy.lost.values()) for copy in copies):
         raise Incomplete(
-            f"{format_count(lost, 'planned capture', 'are')} missing",
+            f"{format_count(lost, 'planned capture', 'were')} not copied",
             "The manifest lists them with their reasons. Accept it: --allow-missing",
         )
 

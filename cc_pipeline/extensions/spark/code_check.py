@@ -75,8 +75,8 @@ def _digest() -> str:
     return digest.hexdigest()[:16] if modules else ""
 
 
-def describe_worker_processes(context: SparkContext, workers: int) -> dict[str, str]:
-    """Asks ``workers`` tasks for their code, and returns a description.
+def check_worker_processes(context: SparkContext, workers: int) -> None:
+    """Asks ``workers`` tasks for their code.
 
     Raises ``EnvironmentFault`` for a worker that :func:`check_processes` refuses. The first tasks of a context start
     its executors, so this costs no extra time. Executors that start later are checked by each task."""
@@ -92,7 +92,7 @@ def describe_worker_processes(context: SparkContext, workers: int) -> dict[str, 
             yield there()
 
     answers = context.parallelize(range(workers), workers).mapPartitions(describe_worker).collect()
-    return describe_workers(answers, describe_process())
+    check_processes(answers, describe_process())
 
 
 def check_processes(answers: list[dict[str, Any]], driver: Mapping[str, Any]) -> None:
@@ -137,18 +137,3 @@ def _differences(worker: Mapping[str, Any], driver: Mapping[str, Any]) -> Iterat
 
 def _minor(python: str) -> list[str]:
     return python.split(".")[:2]
-
-
-def describe_workers(answers: list[dict[str, Any]], driver: Mapping[str, Any]) -> dict[str, str]:
-    """Facts about workers that match the ``driver``; raises as :func:`check_processes` does."""
-    check_processes(answers, driver)
-    python_twins = sorted(
-        {name.rpartition(".")[2] for worker in answers for name in COMPILED if name not in worker["compiled"]}
-    )
-    return {
-        "cc_pipeline of the workers": driver["version"],
-        "Python of the workers": ", ".join(sorted({worker["python"] for worker in answers})),
-        "compiled parts": "all" if not python_twins else f"Python twins in place of {', '.join(python_twins)}",
-        "libraries that rows depend on": f"{len(driver['libraries'])}, all of the driver's versions",
-        "package of the workers": ", ".join(sorted({worker["folder"] for worker in answers})),
-    }
