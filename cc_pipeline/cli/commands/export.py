@@ -75,7 +75,7 @@ def export(
 
       cc-pipeline export example.com --table page_html --out html.parquet
 
-      cc-pipeline export -t page_text --columns url,title --where "quality.words > 99" --out t.csv
+      cc-pipeline export -t page_text --where "fetch_status = 200" --out good.csv
 
       cc-pipeline export --query "SELECT url, title FROM page_text" --out some.csv
 

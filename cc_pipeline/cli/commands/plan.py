@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cc_pipeline.api.lookups import PLACE, LookupRequest, find_index_sources, look_up_captures
+from cc_pipeline.api.lookups import PLACE, LookupRequest, find_index_sources, look_up_captures, report_costs
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.commands.lookup import Harvest
@@ -187,6 +187,7 @@ def _estimate_fetch(unlocated_question: LookupRequest, crawl_plan: CrawlPlan) ->
     )
     if unlocated_question.targets:
         tables += [table.select(columns) for table in look_up_captures(unlocated_question, crawl, PLACE, harvest=False)]
+        report_costs(unlocated_question)
     return price_of(distinct_captures(pa.concat_tables(tables))) if tables else None
 
 
