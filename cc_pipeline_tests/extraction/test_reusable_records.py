@@ -182,17 +182,6 @@ def test_pages_are_not_made_of_records_that_are_gone(workspace: Workspace) -> No
     assert failures(workspace, part) == 0
 
 
-def test_bytes_that_go_while_pages_are_made_stop_it(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    part = located(workspace, PART)
-    fetch_captures(workspace, NEW, [part])
-    [path] = stored_files(workspace)
-    os.truncate(path, path.stat().st_size // 2)
-    monkeypatch.setattr("cc_pipeline.extraction.slice_state.count_lost_records", lambda *_: {})
-    with pytest.raises(EnvironmentFault, match=f"1 stored record of {part} in {NEW} are missing"):
-        parse_records(workspace, NEW, [part])
-    assert workspace.lake.read("page_metadata", {"target": part}).num_rows == 0
-
-
 def test_a_place_that_does_not_answer_is_not_taken_for_one_that_lost_its_files(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

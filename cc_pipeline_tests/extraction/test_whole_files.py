@@ -12,7 +12,6 @@ import duckdb
 import pytest
 
 from cc_pipeline.documents.document2012.json import metadata_json
-from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction.whole_files import read_sources
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.workspace.source_files import MAX_FAULT_ROWS, SourceFile, identify, read_source_files, register
@@ -59,14 +58,6 @@ def test_texts_of_2012_become_texts_and_empty_ones_nothing(workspace: Workspace,
     (row,) = rows(workspace, "page_text", file)
     assert (row["url"], row["text"], row["content_languages"]) == ("http://www.example.com/a", spanish, "spa")
     assert rows(workspace, "page_metadata", file) == []
-
-
-@pytest.mark.parametrize(("value", "table"), [(json.dumps(DOCUMENT), "page_metadata"), ("{ text", "page_text")])
-def test_a_sequencefile_of_any_name_is_known_by_its_first_value(
-    workspace: Workspace, tmp_path: Path, value: str, table: str
-) -> None:
-    file = read(workspace, sequencefile(tmp_path / "part-r-00000", [("http://example.com/", value)]))
-    assert len(rows(workspace, table, file)) == 1
 
 
 def test_what_cannot_be_read_is_told_and_keeps_nothing_else_out(workspace: Workspace, tmp_path: Path) -> None:
@@ -130,17 +121,6 @@ def test_keys_are_slugs_and_the_same_file_has_one(workspace: Workspace, tmp_path
     assert read_source_files(workspace) == {file.slug: file}
     other = identify(workspace.transport, str(odd), "CC-MAIN-2009-2010")
     assert other.slug != file.slug
-
-
-@pytest.mark.parametrize("named", ["parse-output/segment/1/metadata-00000", "/none"])
-def test_what_is_not_there_is_refused(workspace: Workspace, named: str) -> None:
-    with pytest.raises(UserInputError):
-        identify(workspace.transport, named)
-
-
-def test_keys_nobody_registered_are_refused(workspace: Workspace) -> None:
-    with pytest.raises(UserInputError, match="files add"):
-        read_sources(workspace, ["sequencefile_nothing"])
 
 
 def published(workspace: Workspace, *queries: str) -> list[list[tuple[Any, ...]]]:
