@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline_tests.cli.conftest import Cli
-from cc_pipeline_tests.faultserver import FaultServer
-from cc_pipeline_tests.frontmanners import Manners
+from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.world import Bucket
 
 
@@ -25,7 +24,7 @@ def test_it_prints_a_line_a_step(cli: Cli, bucket: Bucket, tmp_path: Path) -> No
 
 
 def test_what_could_not_be_done_is_status_1(cli: Cli, bucket: Bucket, tmp_path: Path) -> None:
-    with FaultServer(bucket[0], manners=Manners(archives=False)) as server:
+    with FaultServer(bucket[0], rules=[Rule("404", "*.warc.gz", times=None)]) as server:
         said = cli("doctor", "--live", "--source", server.url, "--home", tmp_path / "home")
     assert said.status == 1
     assert re.search(r"bad +record .*not_found", said.shown)

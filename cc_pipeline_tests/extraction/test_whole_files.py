@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
-from cc_pipeline.documents.document2012.json import metadata_json
 from cc_pipeline.extraction.whole_files import read_sources
-from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.workspace.source_files import MAX_FAULT_ROWS, SourceFile, identify, read_source_files, register
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.written_whole import DOCUMENT, sequencefile
-from cc_pipeline_tests.publish.lake_pages import CRAWL, commit_pages, make_workspace, page
+from cc_pipeline_tests.publish.lake_pages import make_workspace
 
 
 @pytest.fixture
@@ -121,48 +117,3 @@ def test_keys_are_slugs_and_the_same_file_has_one(workspace: Workspace, tmp_path
     assert read_source_files(workspace) == {file.slug: file}
     other = identify(workspace.transport, str(odd), "CC-MAIN-2009-2010")
     assert other.slug != file.slug
-
-
-def published(workspace: Workspace, *queries: str) -> list[list[tuple[Any, ...]]]:
-    publish_warehouse(workspace)
-    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
-        return [connection.execute(query).fetchall() for query in queries]
-
-
-def test_published_views_show_a_capture_once_and_prefer_its_own_record(workspace: Workspace, tmp_path: Path) -> None:
-    place = {
-        "warc_filename": "parse-output/segment/1341690147253/1341708194671_0.arc.gz",
-        "warc_record_offset": 156,
-    }
-    parsed, other = page(0), page(5)
-    commit_pages(workspace, [replace(parsed, keys=parsed.keys | place), other])
-    beside = DOCUMENT | {"archiveInfo": DOCUMENT["archiveInfo"] | {"arcFileOffset": 99}}
-    pairs = [("http://www.example.com/0", json.dumps(DOCUMENT)), ("http://www.example.com/beside", json.dumps(beside))]
-    read(workspace, sequencefile(tmp_path / "metadata-00000", pairs), CRAWL)
-    shown, kinds, files = published(
-        workspace,
-        "SELECT source_kind, url, warc_record_offset FROM page_metadata ORDER BY ALL",
-        "SELECT source_kind, count(*) FROM page_links GROUP BY ALL ORDER BY ALL",
-        "SELECT source_kind, crawl FROM source_files",
-    )
-    assert shown == [
-        *sorted(
-            [("records", parsed.keys["url"], 156), ("records", other.keys["url"], other.keys["warc_record_offset"])]
-        ),
-        ("sequencefile", "http://www.example.com/beside", 99),
-    ]
-    assert kinds == [("records", 1), ("sequencefile", 1)]
-    assert files == [("sequencefile", CRAWL)]
-
-
-def test_documents_read_back_give_the_same_metadata(workspace: Workspace, tmp_path: Path) -> None:
-    own = [page(number) for number in range(20)]
-    pairs = [(one.keys["url"], metadata_json(one.metadata, one.links)) for one in own]
-    file = read(workspace, sequencefile(tmp_path / "metadata-00000", pairs))
-    names = ["disposition", "failure_reason", "mime_type", "md5", "text_simhash", "attempt_time"]
-    by_url = {row["url"]: row for row in rows(workspace, "page_metadata", file)}
-    assert len(by_url) == 20
-    for one in own:
-        # the document of 2012 says of failures only that and why
-        kept = names if one.metadata["disposition"] == "SUCCESS" else names[:2]
-        assert [by_url[one.keys["url"]][name] for name in kept] == [one.metadata.get(name) for name in kept]

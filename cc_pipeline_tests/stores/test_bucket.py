@@ -247,14 +247,7 @@ def forgetful() -> Iterator[tuple[Transport, dict[str, bytes]]]:
     lost: set[str] = set()
 
     def answer(method: str, path: str, body: bytes) -> Response:
-        key, _, query = path.partition("?")
-        if method == "GET" and "list-type" in query:
-            rows = "".join(
-                f"<Contents><Key>{name.removeprefix('/mine/')}</Key><Size>{len(kept[name])}</Size>"
-                "<LastModified>2024-01-01T00:00:00.000Z</LastModified></Contents>"
-                for name in sorted(kept)
-            )
-            return 200, {}, f"<ListBucketResult>{rows}<IsTruncated>false</IsTruncated></ListBucketResult>".encode()
+        key = path.partition("?")[0]
         if method == "GET":
             return (200, {"ETag": '"e"'}, kept[key]) if key in kept else error(404, "NoSuchKey")
         if method == "PUT" and key in kept:

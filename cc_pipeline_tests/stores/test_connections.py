@@ -89,6 +89,8 @@ def answer_of(
 
 
 HEAD = b'HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: "e"\r\n\r\n'
+
+
 @pytest.mark.parametrize(
     ("pieces", "kind"),
     [
