@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from cc_pipeline.advice import Advice, advise, option
 from cc_pipeline.api.user_input import STANDARD_INPUT
 from cc_pipeline.commoncrawl.target_text import parse_named_captures
 from cc_pipeline.errors import UserInputError
@@ -57,10 +58,10 @@ class AddedCaptures:
         return "\n".join(escape_controls(line, one_line=True) for line in lines)
 
     @property
-    def run(self) -> str:
-        """The command that fetches the captures."""
+    def run(self) -> Advice:
+        """The call that fetches the captures."""
         crawls = [*self.held] if len(self.held) <= _MAX_NAMED_CRAWLS else ["all"]
-        return f"cc-pipeline run {self.target.definition} {' '.join(f'-c {crawl}' for crawl in crawls)}"
+        return advise("run", self.target.definition, crawl=crawls)
 
 
 def add_captures(
@@ -109,8 +110,8 @@ def add_captures(
                 f"nothing was changed: {target.definition} exists with {format_count(counts.earlier, 'capture')}. "
                 f"{file} has {format_count(counts.new, 'new capture')}, lacks {counts.unmatched:,}, and has other "
                 "values for "
-                f"{counts.changed:,}: add --add to store the new captures too, --replace to store exactly the file, or "
-                "--name NAME to store the file as another target"
+                f"{counts.changed:,}: add {option(add=True)} to store the new captures too, {option(replace=True)} to "
+                f"store exactly the file, or {option(name='NAME')} to store the file as another target"
             )
         adding.commit()
         counts_by_crawl = {
@@ -124,7 +125,7 @@ def add_captures(
 
 def _derive_name(file: str) -> str:
     if file == STANDARD_INPUT:
-        raise UserInputError("captures from standard input need a name: --name NAME")
+        raise UserInputError(f"captures from standard input need a name: {option(name='NAME')}")
     return re.sub(r"[^a-z0-9_-]+", "-", Path(file).name.partition(".")[0].lower()).strip("-_")[:60]
 
 

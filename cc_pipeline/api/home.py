@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from cc_pipeline.api.facade import public, translate_for_python
+from cc_pipeline.api.facade import public
 from cc_pipeline.api.reporter import Reporter, StderrReporter, use_reporter
 from cc_pipeline.errors import Incomplete, UserInputError, describe_unknown_name
 from cc_pipeline.progress import format_count
@@ -367,6 +367,6 @@ def _make_report(parts: Sequence[Part]) -> RunReport:
         for part in parts
         for slice_, change in part.changes.items()
     ]
-    notes = tuple(dict.fromkeys(translate_for_python(note) for part in parts for note in part.notes))
+    notes = tuple(dict.fromkeys(note for part in parts for note in part.notes))
     forgotten = sorted({definitions[slug] for part in parts for slug in part.forgotten})
     return RunReport(MemoryRows(pa.Table.from_pylist(rows, schema)), notes, tuple(forgotten))

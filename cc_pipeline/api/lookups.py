@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cc_pipeline.advice import advise, option
 from cc_pipeline.api.reporter import get_reporter
 from cc_pipeline.api.run_steps import harvest_crawls, harvest_despite_gaps, resolve_crawls
 from cc_pipeline.api.user_input import refuse_unnamed_captures
@@ -82,7 +83,7 @@ def find_index_sources(
     ``via`` needs a harvest that the home does not have.
     """
     from cc_pipeline.harvesting.index_sources import index_sources
-    from cc_pipeline.index.gaps import index_advice, subset_flags
+    from cc_pipeline.index.gaps import index_advice, name_subsets
     from cc_pipeline.index.locators import AUTO, PARQUET
     from cc_pipeline.index.lookup import open_locators
 
@@ -100,8 +101,9 @@ def find_index_sources(
         elif is_unharvested and via == PARQUET:
             raise EnvironmentFault(
                 f"the index of {crawl} has not been harvested: this home does not know yet which index files to read",
-                f"Harvest the index once: cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}   (or add "
-                "--harvest to this command)",
+                advise(
+                    "index harvest", crawl=crawl, subset=name_subsets(subsets), sentence="Harvest the index once: {}"
+                ),
             )
     sources = index_sources(workspace, crawl)
     with open_locators(crawl, subsets, sources, via) as available:
@@ -109,7 +111,7 @@ def find_index_sources(
     if is_missing and via not in (AUTO, PARQUET):
         raise NoIndex(
             f"there is no {via} index of {crawl}, and none can be made",
-            f"Search another index: leave out --index {via}",
+            f"Search another index: leave out {option(index=via)}",
         )
     if is_missing:
         raise NoIndex(f"this home has no index of {crawl}", index_advice(crawl, subsets))
@@ -218,7 +220,7 @@ def refuse_failed(question: LookupRequest, failed: Sequence[str]) -> None:
     if failed:
         raise Incomplete(
             f"{len(failed)} of {len(question.crawls)} crawls could not be searched: {', '.join(failed)}",
-            f"The results lack the captures of these crawls. Search them again: -c {' -c '.join(failed)}",
+            option(crawl=failed, sentence="The results lack the captures of these crawls. Search them again: {}"),
         )
 
 

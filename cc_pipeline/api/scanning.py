@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cc_pipeline import progress
+from cc_pipeline.advice import option
 from cc_pipeline.api.lookups import LookupRequest, find_index_sources
 from cc_pipeline.api.reporter import get_reporter
 from cc_pipeline.atomic import write_whole, written_whole
@@ -129,7 +130,7 @@ def _scan_crawl(question: LookupRequest, crawl: str, where: str, parts: Path, *,
         if exceeds_limits and not get_reporter().agrees("Go on?"):
             raise UserInputError(
                 f"{estimate}, more than CC_PIPELINE_MAX_REQUESTS or CC_PIPELINE_MAX_BYTES, so {crawl} was not read. "
-                "Confirm the cost with --yes"
+                f"Confirm the cost with {option(yes=True)}"
             )
         with get_reporter().bars():
             for finished, (path, file_locations) in enumerate(todo.items()):

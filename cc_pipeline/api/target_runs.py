@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cc_pipeline import progress
+from cc_pipeline.advice import option
 from cc_pipeline.api.reporter import get_reporter
 from cc_pipeline.api.run_steps import (
     build_indexes,
@@ -224,7 +225,7 @@ def _make_skipped_fault(
     return family(
         f"{len(faults_by_crawl):,} of {len(requested_crawls):,} crawls were skipped: {', '.join(faults_by_crawl)}. "
         f"The first: {first.problem}",
-        f"Run the command again for these crawls: -c {' -c '.join(faults_by_crawl)}. {first.advice}",
+        option(crawl=[*faults_by_crawl], sentence=f"Run it again for these crawls: {{}}. {first.advice}"),
     )
 
 
@@ -280,7 +281,7 @@ def _resolve_selection(
     if requests > settings.max_requests and not get_reporter().agrees("Go on?"):
         raise UserInputError(
             f"{estimate}, more than CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}), so nothing was run. "
-            "Confirm the cost with --yes"
+            f"Confirm the cost with {option(yes=True)}"
         )
     return tuple(crawls), True
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cc_pipeline.advice import Advice
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -12,4 +14,4 @@ class Finding:
     level: str
     topic: str
     text: str
-    advice: str = ""
+    advice: str | Advice = ""

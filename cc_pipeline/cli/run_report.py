@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from cc_pipeline import describe_missing_modules
+from cc_pipeline.advice import advise, option
 from cc_pipeline.cli.output import console, notice, row_format, write_rows
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.home import read_note
@@ -33,6 +34,8 @@ _MAX_NAMED_PAIRS = 5
 _MAX_NAMED_MEMBERS = 20
 #: Maximum characters of a target's definition in a table or note.
 _MAX_DEFINITION_CHARS = 120
+_LOST_QUERY: Final = "SELECT url, reason, detail FROM ledger WHERE outcome = 'lost'"
+_MISMATCH_QUERY: Final = "SELECT url, digest_check FROM ledger WHERE digest_check = 'mismatch'"
 _CHANGES: Final[tuple[Change, ...]] = ("new", "updated", "same", "not run")
 _PARTITION_COLUMNS: Final[tuple[str, ...]] = ("crawl", "target", "change", "captures", "new", "pending", "lost")
 
@@ -328,9 +331,7 @@ def _note_guesses(settings: Settings, absent_targets: Sequence[Target], forgotte
     absent_targets = [target for target in absent_targets if target.slug not in earlier_found]
     for target, guess in guess_names(settings, absent_targets) if absent_targets else ():
         forget = (
-            ""
-            if target.slug in forgotten
-            else f" To remove this target: cc-pipeline targets remove {target.definition}"
+            "" if target.slug in forgotten else f" To remove this target: {advise('targets remove', target.definition)}"
         )
         note(f"no crawl of this run has captures of {target.definition}; did you mean {guess}?{forget}")
 
@@ -354,7 +355,7 @@ def _note_missing_members(
             console.print(f"      {member}", soft_wrap=True)
         if count > len(members):
             query = f"FROM set_members WHERE captures = 0 AND crawl = '{crawl}' AND target = '{slug}'"
-            console.print(f'      and {count - len(members):,} more: cc-pipeline sql "{query}"')
+            console.print(f"      and {count - len(members):,} more: {advise('sql', query)}")
 
 
 def _find_missing_members(
@@ -429,20 +430,18 @@ def _print_missing_captures(settings: Settings, changes: Mapping[Slice, Partitio
     if counts.lost:
         note(
             f"{counts.lost:,} of {planned:,} captures ({share(counts.lost, planned)}) are lost in the source itself; "
-            "to list them with reasons: "
-            "cc-pipeline sql \"SELECT url, reason, detail FROM ledger WHERE outcome = 'lost'\""
+            f"to list them with reasons: {advise('sql', _LOST_QUERY)}"
         )
     if unlisted := sum(change.after.unlisted for change in changes.values()):
         note(
             f"the index no longer lists {format_count(unlisted, 'capture')} of {planned:,}; they are kept. To remove "
-            "them, run it again with --accept-removals"
+            f"them, run it again with {option(accept_removals=True)}"
         )
     if counts.mismatched:
         note(
             f"{counts.mismatched:,} of {planned:,} captures ({share(counts.mismatched, planned)}) have a body whose "
             "digest is not the one in the index. They are stored, but may not be exactly what the crawler received. "
-            "To list them: "
-            "cc-pipeline sql \"SELECT url, digest_check FROM ledger WHERE digest_check = 'mismatch'\""
+            f"To list them: {advise('sql', _MISMATCH_QUERY)}"
         )
     if planned and not counts.pending and not counts.lost and not counts.mismatched:
         console.print(f"all {format_count(planned, 'capture', 'are')} fetched and stored", style="green")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from cc_pipeline.advice import advise, option
 from cc_pipeline.capture_columns import CAPTURE, NO_STATUS
 from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.export.files import ExportedTable, open_scratch_folder, whole_file, write_export_documents
@@ -67,7 +68,13 @@ def write_wacz_export(request: RecordsRequest) -> Written:
     )
     incomplete = Incomplete(
         f"{out} lacks {sum(lost.values()):,} of {ledger.planned:,} planned captures ({loss_counts})",
-        "Fetch them again: cc-pipeline run … --crawl … --refetch, then export again. Or accept it: --allow-missing",
+        advise(
+            "run",
+            *(target.definition for target in request.state.targets.values()),
+            crawl=request.crawls,
+            refetch=True,
+            sentence=f"Fetch them again: {{}}, then export again. Or accept it: {option(allow_missing=True)}",
+        ),
     )
     rows = tuple(sorted(ledger.crawls.items(), reverse=True))
     return Written(files, ("crawl", "records"), rows, notes, incomplete if lost else None)
@@ -91,7 +98,12 @@ def _write_wacz(
     if not ledger.planned:
         raise EnvironmentFault(
             f"this home has no captures of {names}" + (f" in {', '.join(crawls)}" if crawls else ""),
-            "Fetch them first: cc-pipeline run … --crawl …",
+            advise(
+                "run",
+                *(target.definition for target in state.targets.values()),
+                crawl=crawls or "newest",
+                sentence="Fetch them first: {}",
+            ),
         )
     return wacz, ledger
 

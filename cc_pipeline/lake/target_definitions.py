@@ -8,7 +8,6 @@ the epoch of their target (``slices.py``).
 from __future__ import annotations
 
 import secrets
-import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -16,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.advice import advise
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, merge_ranges
 from cc_pipeline.commoncrawl.slice_slugs import (
     PLAIN,
@@ -146,7 +146,7 @@ def _refuse_removed(lake: Lake, slugs: Collection[str]) -> None:
         if row[REMOVED.name]:
             raise UserInputError(
                 f"{slug} was removed or purged, so no run makes it. To make it again, name it to a command: "
-                f"cc-pipeline run {shlex.quote(slug)} (or its line of the watch list)"
+                f"{advise('run', slug, crawl='newest')} (or its line of the watch list)"
             )
 
 
@@ -228,8 +228,8 @@ def plan_versions(lake: Lake, targets: Iterable[Target]) -> dict[str, str]:
             versions_by_slug[target.slug] = target.version
         elif added[target.slug] not in stored_rows:
             raise UserInputError(
-                f"this home has no captures named {target.value!r}; add them: cc-pipeline files captures FILE "
-                f"--name {target.value}"
+                f"this home has no captures named {target.value!r}; add them: "
+                f"{advise('files captures', 'FILE', name=target.value)}"
             )
         else:
             version = stored_rows[added[target.slug]]["version"]
@@ -335,6 +335,6 @@ def _parse_slug(slug: str, definition: str | None) -> Target:
     if target.slug != slug:
         raise UserInputError(
             f"cc-pipeline did not create the partition key {slug!r}. If you mean {target.definition}, its key is "
-            f"{target.slug!r}: run cc-pipeline targets add {shlex.quote(target.definition)}   (then choose that key)"
+            f"{target.slug!r}: {advise('targets add', target.definition)} registers it; then choose that key"
         )
     return target

@@ -197,7 +197,7 @@ def test_a_folder_of_an_export_is_exported_again(used: Home, tmp_path: Path) -> 
         ("export", "x.xlsx", {}, "no export format follows"),
         ("export", "x.csv", {"format": "xml"}, "'xml'; choose one of"),
         ("export", "x.csv", {"tables": "nothing"}, "'nothing' is not published"),
-        ("export", "x.csv", {"tables": "captures", "query": "SELECT 1"}, "choose one of"),
+        ("export", "x.csv", {"tables": "captures", "query": "SELECT 1"}, "exclude each other"),
         ("export", "x.csv", {"query": "SELECT 1", "targets": SITE}, "filter with WHERE"),
         ("export", "x", {"format": "wacz"}, "name some"),
         ("export", "x.csv", {"targets": "exmaple.com"}, "did you mean example.com"),

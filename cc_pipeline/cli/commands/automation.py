@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from cc_pipeline.advice import advise
 from cc_pipeline.api.run_steps import run_step
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
@@ -61,7 +62,7 @@ def status(home: options.Home = None) -> None:
     ]
     write_rows("automation", ["name", "", "last", "said"], rows)
     if not any(automation.is_enabled for automation in automations):
-        console.print("all sensors and schedules are off; to turn them on: cc-pipeline automation on")
+        console.print(f"all sensors and schedules are off; to turn them on: {advise('automation on')}")
 
 
 @app.command()
@@ -100,7 +101,7 @@ def reparse(yes: _Yes = None, home: options.Home = None) -> None:
         else ""
     )
     console.print(
-        next_step or "Schedules keep these pages. To have them parsed again: cc-pipeline automation reparse --yes"
+        next_step or f"Schedules keep these pages. To have them parsed again: {advise('automation reparse', yes=True)}"
     )
 
 
@@ -153,7 +154,7 @@ def _switch_all(settings: Settings, *, enable: bool) -> None:
         return
     console.print(f"automation is {word}. A UI that runs reads it when it reloads its definitions")
     if enable:
-        console.print("Sensors and schedules work only while the UI or a Dagster daemon runs: cc-pipeline ui")
+        console.print(f"Sensors and schedules work only while the UI or a Dagster daemon runs: {advise('ui')}")
 
 
 def _format_time(moment: datetime | None) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from cc_pipeline.advice import advise
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.output import write_rows
@@ -36,7 +37,7 @@ def _open_catalog(settings: Settings) -> Catalog:
     if not catalog.crawls():
         raise EnvironmentFault(
             f"{settings.home} has no catalog: no crawl was harvested",
-            "Harvest a crawl first: cc-pipeline index harvest --crawl newest",
+            advise("index harvest", crawl="newest", sentence="Harvest a crawl first: {}"),
         )
     return catalog
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cc_pipeline.advice import ANY, advise
 from cc_pipeline.api.run_steps import build_indexes, find_agreed_builds, harvest_despite_gaps, report_damage, run_step
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
@@ -102,7 +103,7 @@ def add_captures(
             f"{format_count(added.blocked, 'capture', 'are')} of blocked sites, or have no URL to compare with "
             "blocked sites: no run fetches these captures"
         )
-    console.print(added.run, soft_wrap=True)
+    console.print(str(added.run), soft_wrap=True)
     if added.wrong.count:
         raise Incomplete(
             f"{format_count(added.wrong.count, 'row')} of {file} could not be used",
@@ -180,7 +181,7 @@ def add_source(
         write_rows("rows", ["file", "metadata", "texts", "links", "feed items", "not readable"], rows)
         _report_unread(workspace, {file: sum(row_counts[:-1]) for file, row_counts in counts.items()})
     if any(row[-1] for row in rows):
-        console.print('to list the byte ranges that could not be read: cc-pipeline sql "SELECT * FROM source_faults"')
+        console.print(f"to list the byte ranges that could not be read: {advise('sql', 'FROM source_faults')}")
 
 
 def _add_archives(
@@ -204,7 +205,7 @@ def _add_archives(
         report_damage(workspace, [crawl])
         _report_unread(workspace, _count_captures(workspace, crawl, added), nothing_found="no capture is in its index")
     show_coverage(settings, [crawl])
-    console.print(f"to get the pages of a site from these files: cc-pipeline run … --crawl {crawl}")
+    console.print(f"to get the pages of a site from these files: {advise('run', ANY, crawl=crawl)}")
 
 
 def _count_captures(workspace: Workspace, crawl: str, files: list[SourceFile]) -> dict[SourceFile, int]:

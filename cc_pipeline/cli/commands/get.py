@@ -100,7 +100,9 @@ def get(
         except NoSuchCapture as not_captured:
             if workspace.crawl_list.note is not None:
                 notice(workspace.crawl_list.note)
-            raise NoSuchCapture(not_captured.problem, _suggest_host(settings, target) + not_captured.advice) from None
+            raise NoSuchCapture(
+                not_captured.problem, f"{_suggest_host(settings, target)}{not_captured.advice}"
+            ) from None
         # a page that is stored here may have been found without the list
         if (crawl_ids is not None or not nearest.stored) and workspace.crawl_list.note is not None:
             notice(workspace.crawl_list.note)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from cc_pipeline.advice import advise
 from cc_pipeline.api.lookups import PLACE, LookupRequest, find_index_sources, look_up_captures
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
@@ -160,7 +161,7 @@ def _catalog_notes(question: LookupRequest, crawl: str, price: LookupEstimate) -
     with open_catalog(question.workspace.lake) as catalog:
         unbounded = catalog.unbounded(crawl, settings.subsets, ranges)
     message = f"{unbounded} row groups have no key bounds, so each lookup reads them. To compute the bounds once"
-    return (f"{message}: cc-pipeline index repair --crawl {crawl}",) if unbounded else ()
+    return (f"{message}: {advise('index repair', crawl=crawl)}",) if unbounded else ()
 
 
 def _estimate_fetch(unlocated_question: LookupRequest, crawl_plan: CrawlPlan) -> FetchEstimate | None:

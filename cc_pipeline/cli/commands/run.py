@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cc_pipeline.advice import advise
 from cc_pipeline.api import user_input
 from cc_pipeline.api.choices import confirm_choices
 from cc_pipeline.api.reporter import use_reporter
@@ -162,7 +163,7 @@ def _requested_targets(settings: Settings, texts: Sequence[str], watched: bool) 
     typed_targets = user_input.read_targets(texts, settings)
     watched_targets = watch_list.read(settings.watch_list_path) if watched else ()
     if watched and not watched_targets and not typed_targets:
-        raise UserInputError("the watch list is empty; add to it with: cc-pipeline targets add example.com")
+        raise UserInputError(f"the watch list is empty; add to it with: {advise('targets add', 'example.com')}")
     return tuple({target.slug: target for target in (*watched_targets, *typed_targets)}.values())
 
 
@@ -204,7 +205,7 @@ def _refetch(
     write_rows("what was fetched again", columns, rows)
     if any(row[5] or row[7] for row in rows):
         query = "SELECT url, outcome, reason, asks FROM ledger WHERE outcome <> 'fetched'"
-        notice(f'some records are still not fetched; to see why: cc-pipeline sql "{query}"')
+        notice(f"some records are still not fetched; to see why: {advise('sql', query)}")
     for result in refetches:
         if result.trouble is not None:
             raise result.trouble

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from cc_pipeline.advice import advise
 from cc_pipeline.api import user_input
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, HOME, Command
@@ -37,7 +38,7 @@ def crawls(
     ]
     write_rows(f"crawls of {settings.source}", ["crawl", "era", "from", "to", "name"], rows)
     if limit and len(all_crawls) > limit:
-        console.print(f"{len(all_crawls) - limit:,} more: cc-pipeline crawls --limit 0")
+        console.print(f"{len(all_crawls) - limit:,} more: {advise('crawls', limit=0)}")
 
 
 def _format_time(moment: datetime | None) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cc_pipeline.advice import advise
 from cc_pipeline.api import user_input
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
@@ -169,7 +170,7 @@ def _remove(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan,
     if not plan.is_empty:
         watch_list.remove(settings.watch_list_path, [slug])
         message = f"removed from the watch list: {plan.definition}" if is_watched else f"not on the watch list: {slug}"
-        _print(f"{message}; extracted rows are kept. To delete them: cc-pipeline targets remove {slug} --purge")
+        _print(f"{message}; extracted rows are kept. To delete them: {advise('targets remove', slug, purge=True)}")
         return
     remove_target(workspace, instance, plan)
     if settings.published_path.exists():
@@ -214,7 +215,7 @@ def _report_purge(slug: str, report: PurgeReport) -> None:
         return
     deletion_time = f"{report.deleted_after:%Y-%m-%d %H:%M} UTC"
     _print(f"hidden: {slug}. Its rows and bytes are deleted by the first maintenance after {deletion_time}")
-    _print("if no schedule runs maintenance, run after that time: cc-pipeline automation maintenance")
+    _print(f"if no schedule runs maintenance, run after that time: {advise('automation maintenance')}")
 
 
 def _confirm(question: str, *, yes: bool) -> None:
@@ -384,7 +385,7 @@ def list_(home: options.Home = None) -> None:
     settings = load_settings(home=home)
     watched_targets = watch_list.read(settings.watch_list_path)
     if not watched_targets:
-        console.print("the watch list is empty; add to it with: cc-pipeline targets add example.com")
+        console.print(f"the watch list is empty; add to it with: {advise('targets add', 'example.com')}")
         return
     write_rows(
         str(settings.watch_list_path),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cc_pipeline.addresses import redact_address, scheme_of
+from cc_pipeline.advice import ANY, advise, option
 from cc_pipeline.api.lookups import LookupRequest, has_gaps, needs_harvest
 from cc_pipeline.api.run_steps import harvest_despite_gaps, run_step
 from cc_pipeline.cli import options
@@ -210,7 +211,9 @@ def _report_crawl(crawl: str, report: CopyReport) -> None:
         reason = ": ".join(filter(None, (row["reason"], row["detail"])))
         notice(f"{crawl}: {row['outcome']}: {row['url'] or row['warc_filename']} ({reason or 'no reason is known'})")
     if lost > _MAX_EXAMPLES:
-        notice(f"{crawl}: {lost - _MAX_EXAMPLES:,} more; cc-pipeline sql 'FROM ledger' lists all that were not fetched")
+        notice(
+            f"{crawl}: {lost - _MAX_EXAMPLES:,} more; {advise('sql', 'FROM ledger')} lists all that were not fetched"
+        )
 
 
 def _report_copies(destination: str, reports: Mapping[str, CopyReport], notes: Sequence[str]) -> None:
@@ -244,8 +247,14 @@ def _finish_copy(
     if loss_texts and not allow_missing:
         raise Incomplete(
             f"not delivered: {'; '.join(loss_texts)}",
-            "The manifest lists them with their reasons. Fetch them again: cc-pipeline run … --crawl "
-            f"{incomplete_reports[0][0]} --refetch, then copy again. Or accept it: --allow-missing",
+            advise(
+                "run",
+                ANY,
+                crawl=[crawl for crawl, _ in incomplete_reports],
+                refetch=True,
+                sentence="The manifest lists them with their reasons. Fetch them again: {}, then copy again. Or accept "
+                f"it: {option(allow_missing=True)}",
+            ),
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
 
+from cc_pipeline.advice import option
 from cc_pipeline.api.export import Export, make_count_rows
 from cc_pipeline.api.reporter import get_reporter
 from cc_pipeline.api.user_input import check_format, resolve_home
@@ -130,7 +131,7 @@ def _as_of(text: str) -> Literal["fetch", "latest"]:
         return "fetch"
     if text == "latest":
         return "latest"
-    raise UserInputError(f"--as-of is fetch or latest, not {text!r}")
+    raise UserInputError(f"{option(as_of=None)} is fetch or latest, not {text!r}")
 
 
 def _language(text: str) -> str:
@@ -147,6 +148,6 @@ def _bounds(words: str) -> tuple[int, int]:
     """
     ends, usual = words.split(".."), WORDS.split("..")
     if len(ends) != 2 or not all(not end or end.isdecimal() for end in ends):
-        raise UserInputError(f"--words is {words!r}; write it like {WORDS}, 200.. or ..5000")
+        raise UserInputError(f"{option(words=None)} is {words!r}; write it like {WORDS}, 200.. or ..5000")
     min_words, max_words = (int(end or default) for end, default in zip(ends, usual, strict=True))
     return min_words, max_words

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from cc_pipeline.advice import advise
 from cc_pipeline.api.user_input import check_format
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
@@ -85,7 +86,7 @@ def _changes(settings: Settings, target: str, before: str, after: str, out: Path
     if not settings.published_path.exists():
         raise EnvironmentFault(
             f"{settings.home} has no published tables yet (cc.duckdb)",
-            f"Get both crawls: cc-pipeline run {to_run(slug, target)} --crawl {before} --crawl {after}",
+            advise("run", to_run(slug, target), crawl=[before, after], sentence="Get both crawls: {}"),
         )
     lines = summarize_changes(settings, slug, before, after, target_text=target)
     if details:
