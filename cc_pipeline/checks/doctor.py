@@ -226,7 +226,7 @@ def _check_tables(workspace: Workspace) -> Iterator[Finding]:
             level,
             spec.name,
             f"{text}; so many small files make queries slow" if level == "note" else text,
-            "Merge the small files: cc-pipeline automation maintenance" if level == "note" else "",
+            "Merge the small files: cc-pipeline automation clean" if level == "note" else "",
         )
     yield from _check_unknown_tables(lake)
     yield from _check_missing_records(lake)

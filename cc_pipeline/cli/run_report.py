@@ -37,7 +37,8 @@ _MAX_DEFINITION_CHARS = 120
 _LOST_QUERY: Final = "SELECT url, reason, detail FROM ledger WHERE outcome = 'lost'"
 _MISMATCH_QUERY: Final = "SELECT url, digest_check FROM ledger WHERE digest_check = 'mismatch'"
 _CHANGES: Final[tuple[Change, ...]] = ("new", "updated", "same", "not run")
-_PARTITION_COLUMNS: Final[tuple[str, ...]] = ("crawl", "target", "change", "captures", "new", "pending", "lost")
+#: The columns of a row for each crawl and target.
+PARTITION_COLUMNS: Final[tuple[str, ...]] = ("crawl", "target", "change", "captures", "new", "pending", "lost")
 
 
 def warn_if_not_compiled(settings: Settings) -> None:
@@ -59,7 +60,7 @@ def print_run_summary(
     """
     by_slug = {target.slug: target for target in targets}
     if len(changes) <= _MAX_PAIR_ROWS or row_format() != "table":
-        columns, rows = _PARTITION_COLUMNS, _partition_rows(changes, by_slug)
+        columns, rows = PARTITION_COLUMNS, _partition_rows(changes, by_slug)
     else:
         columns = ("crawl", "targets", *_CHANGES, "empty", "captures", "new captures", "pending", "lost")
         rows = [
@@ -100,7 +101,7 @@ def print_crawl_line(part: Part) -> None:
 def write_partitions(part: Part) -> None:
     """Writes a row for each crawl and target of a part of a run."""
     rows = _partition_rows(part.changes, {target.slug: target for target in part.targets})
-    write_rows("", _PARTITION_COLUMNS, rows)
+    write_rows("", PARTITION_COLUMNS, rows)
 
 
 def print_summary_of_crawls(parts: Sequence[Part], *, details: bool) -> None:

@@ -46,7 +46,7 @@ def test_repair_gives_every_row_group_bounds_and_look_ups_stay_the_same(cli: Cli
         return set(cli("lookup", "example.com", "-c", OLD, *arguments, "--home", world.home).out.splitlines())
 
     def bare() -> list[int]:
-        said = cli("catalog", "coverage", "-c", OLD, "--format", "json", "--home", world.home)
+        said = cli("index", "coverage", "-c", OLD, "--format", "json", "--home", world.home)
         return [json.loads(line)["without_statistics"] for line in said.out.splitlines()]
 
     def advised() -> bool:

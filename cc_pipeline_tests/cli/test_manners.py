@@ -22,7 +22,7 @@ pytestmark = pytest.mark.xdist_group("cli homes")
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 WHOLE = get_command(app)
 NEEDS_EXAMPLES = ("plan", "lookup", "doctor",
-                  "catalog coverage",
+                  "index coverage",
                   "index harvest", "index build", "index repair")  # fmt: skip
 
 
@@ -65,7 +65,7 @@ def test_the_docs_name_every_command(command: tuple[str, ...]) -> None:
 OF_EXTENSIONS = {name for extension in extensions() for name in extension.commands()}
 PAGES_OF_EXTENSIONS = sorted((DOCS.parent / "extensions").glob("*.md"))
 #: Groups whose commands belong to a feature; all other commands are the core.
-FEATURES = {"index", "catalog", "files", "automation"} | OF_EXTENSIONS
+FEATURES = {"index", "files", "automation"} | OF_EXTENSIONS
 #: Options that go with what is asked, whatever the command.
 SHARED = {"--home", "--source", "--crawl", "--guard-formulas", "--help"}
 
@@ -74,7 +74,7 @@ def test_the_core_is_small_and_begins_with_the_everyday_commands() -> None:
     names = WHOLE.list_commands(Context(WHOLE))
     everyday = ["run", "plan", "lookup", "get", "sql", "export", "targets", "doctor", "ui"]
     assert [name for name in names if name in everyday] == everyday
-    assert {*names} >= {"index", "catalog", "files", "automation"}
+    assert {*names} >= {"index", "files", "automation"}
     assert names.index("ui") < names.index("crawls") < names.index("index"), "panels stand in their order"
     assert len([command for command in commands() if command[0] not in FEATURES]) <= 20
 
@@ -129,7 +129,7 @@ def test_a_mistake_is_one_line_and_status_1(cli: Cli, world: World, arguments: t
 @pytest.mark.parametrize(
     "arguments",
     [("lookup",), ("lookup", "example.com"), ("nonsense",),
-     ("catalog", "nonsense"),
+     ("index", "nonsense"),
      ("lookup", "x.com", "-c", NEW, "--limit", "many")],
     ids=" ".join,
 )  # fmt: skip

@@ -9,27 +9,23 @@ import typer
 from cc_pipeline.advice import ANY, advise
 from cc_pipeline.api.run_steps import build_indexes, find_agreed_builds, harvest_despite_gaps, report_damage, run_step
 from cc_pipeline.cli import options
-from cc_pipeline.cli.command import FEATURES, Command
-from cc_pipeline.cli.commands.catalog import show_coverage
+from cc_pipeline.cli.command import FEATURES, Command, Group
+from cc_pipeline.cli.commands.index import COVERAGE_COLUMNS, read_coverage
 from cc_pipeline.cli.output import console, notice, progress_bars, warn, write_rows
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.progress import format_count
-from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.claim import claim_existing_home
 
 if TYPE_CHECKING:
     from cc_pipeline.workspace.source_files import SourceFile
     from cc_pipeline.workspace.workspace import Workspace
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="Files of your own: lists of captures, archive files as a crawl, and files that are read completely.",
-)
+_FILE_COLUMNS = ("file", "crawl", "partition key", "state")
 
 
-@app.command("captures")
 def add_captures(
+    settings: Settings,
     file: Annotated[str, typer.Argument(metavar="FILE", help="Parquet, CSV, JSON or CDXJ lines; - is standard input.")],
     name: Annotated[str | None, typer.Option("--name", help="The name of the captures (default: the file's).")] = None,
     column: Annotated[
@@ -40,8 +36,6 @@ def add_captures(
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace the existing captures of this name with those of the file.")
     ] = False,
-    source: options.Source = None,
-    home: options.Home = None,
 ) -> None:
     r"""Make captures that you name one by one a target: captures:NAME.
 
@@ -78,7 +72,6 @@ def add_captures(
             f"--column {unknown_columns[0]} is not understood: write COLUMN=NAME, with COLUMN one of "
             f"{', '.join(COLUMN_ALIASES)}"
         )
-    settings = load_settings(source=source, home=home)
     added = add(settings, file, name, columns=columns, extend=extend, replace=replace)
     for row, reason in sorted(added.wrong.first):
         warn(f"row {row:,}: {reason}")
@@ -112,8 +105,8 @@ def add_captures(
         )
 
 
-@app.command("add")
-def add_source(
+def add_files(
+    settings: Settings,
     files: Annotated[
         list[str], typer.Argument(help="Local files, or keys in the source; for kind warc also addresses.")
     ],
@@ -130,8 +123,6 @@ def add_source(
         bool, typer.Option("--register-only", help="Only register them; read or index them later from the UI.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="For kind warc: do not ask for agreement to the cost.")] = False,
-    source: options.Source = None,
-    home: options.Home = None,
 ) -> None:
     r"""Read whole SequenceFiles of 2012, and publish cc.duckdb with their pages.
 
@@ -151,7 +142,6 @@ def add_source(
     from cc_pipeline.workspace.source_files import ARCHIVE, SEQUENCEFILE, identify, register
     from cc_pipeline.workspace.workspace import open_workspace
 
-    settings = load_settings(source=source, home=home)
     if kind == ARCHIVE:
         _add_archives(settings, files, crawl, register_only, yes)
         return
@@ -163,7 +153,7 @@ def add_source(
         slugs = list(dict.fromkeys(file.slug for file in source_files))
         write_rows(
             "files read whole",
-            ["file", "crawl", "partition key", ""],
+            _FILE_COLUMNS,
             [
                 (_file_name(file.location), file.crawl, file.slug, "new" if file in new else "known")
                 for file in source_files
@@ -204,7 +194,7 @@ def _add_archives(
             harvest_despite_gaps(lambda: run_step("index", lambda: runner.harvest_changed([crawl]), is_notice=False))
         report_damage(workspace, [crawl])
         _report_unread(workspace, _count_captures(workspace, crawl, added), nothing_found="no capture is in its index")
-    show_coverage(settings, [crawl])
+    write_rows("the catalog", COVERAGE_COLUMNS, read_coverage(settings, [crawl]))
     console.print(f"to get the pages of a site from these files: {advise('run', ANY, crawl=crawl)}")
 
 
@@ -262,4 +252,12 @@ def _count_rows(settings: Settings, slug: str) -> list[int]:
     return [row[0] if row else 0 for row in counts]
 
 
-COMMANDS = {"files": Command(app, FEATURES, 70)}
+COMMANDS = {
+    "files": Group(
+        "Files of your own: lists of captures, archive files as a crawl, and files that are read completely.",
+        FEATURES,
+        70,
+    ),
+    "files captures": Command(add_captures, options=options.REMOTE),
+    "files add": Command(add_files, options=options.REMOTE, columns=_FILE_COLUMNS),
+}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -39,6 +40,7 @@ _FORM_BY_SUFFIX: Final = {".md": "markdown", ".txt": "text", ".json": "json", ".
 
 
 def get(
+    overrides: Mapping[str, Any],
     url: Annotated[str, typer.Argument(metavar="URL", help="The address of a page.")],
     date: Annotated[
         str | None, typer.Option("--at", help="The capture nearest to this time: 2019, 2019-05, 2019-05-01 …")
@@ -57,11 +59,6 @@ def get(
     max_crawls: Annotated[
         int, typer.Option("--max-crawls", min=1, help="Maximum crawls to search, the nearest first.")
     ] = 10,
-    via: options.Via = None,
-    subset: options.Subsets = None,
-    wait: options.Wait = None,
-    source: options.Source = None,
-    home: options.Home = None,
 ) -> None:
     """Get one page out of the archive: its newest capture, or the one nearest to a date.
 
@@ -87,9 +84,7 @@ def get(
     if out is None and form in ("warc", "record", "body") and sys.stdout.isatty():
         raise UserInputError(f"a terminal cannot show --format {form}; add --out FILE, or pipe the output to a program")
     target, wanted_time = _page_target(url), None if date is None else period(date)
-    settings = load_settings_without_home(
-        home, source=source, index=via, subsets=tuple(subset) if subset else None, wait=options.wait_seconds(wait)
-    )
+    settings = load_settings_without_home(**overrides)
     start_parser(form, settings.extractor)
     with open_workspace(settings) as workspace:
         crawl_ids = find_named_crawls(workspace, crawl)
@@ -192,4 +187,5 @@ def _report_capture(nearest: Nearest, requests: int, size: int) -> None:
     )
 
 
-COMMANDS = {"get": Command(get, EVERYDAY, 40)}
+_OPTIONS = (options.INDEX, options.SUBSET, options.WAIT, *options.REMOTE)
+COMMANDS = {"get": Command(get, EVERYDAY, 40, _OPTIONS)}

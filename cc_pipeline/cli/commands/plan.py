@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from cc_pipeline.advice import advise
-from cc_pipeline.api.lookups import PLACE, LookupRequest, find_index_sources, look_up_captures
+from cc_pipeline.api.lookups import PLACE, LookupRequest, find_index_sources, look_up_captures, open_lookup
+from cc_pipeline.api.user_input import read_targets
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.commands.lookup import Harvest
-from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import console, notice, row_format, write_rows
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN
 from cc_pipeline.progress import format_count, human_bytes
@@ -34,17 +34,13 @@ _MAX_TARGET_ROWS = 40
 
 
 def plan(
+    settings: Settings,
     targets: options.Targets,
     crawl: options.Crawls,
-    via: options.Via = None,
-    subset: options.Subsets = None,
     locate: Annotated[
         bool, typer.Option("--locate", help="Also do the lookup, and estimate the fetch of its captures.")
     ] = False,
     harvest: Harvest = False,
-    allow_gaps: options.AllowGaps = False,
-    source: options.Source = None,
-    home: options.Home = None,
 ) -> None:
     """Show what a run would do, why, and what it would cost, before anything is read from the index.
 
@@ -58,9 +54,7 @@ def plan(
 
       cc-pipeline plan suffix:gov.uk -c newest --index parquet --locate
     """
-    with open_question(
-        targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps
-    ) as question:
+    with open_lookup(settings, read_targets(targets, settings), crawl) as question:
         rows, notes = _plan_rows(question, locate=locate, harvest=harvest)
     if row_format() == "table" and console.is_terminal:
         _show_rows(rows)
@@ -244,4 +238,5 @@ def _duration_note(settings: Settings, rate: float | None, requests: int) -> lis
     return [f"{format_count(requests, 'request', 'take')} {duration} at {rate:.3g} requests a second{slower}"]
 
 
-COMMANDS = {"plan": Command(plan, EVERYDAY, 20)}
+_OPTIONS = (options.INDEX, options.SUBSET, options.ALLOW_GAPS, *options.REMOTE)
+COMMANDS = {"plan": Command(plan, EVERYDAY, 20, _OPTIONS, _COLUMNS)}

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cc_pipeline.advice import advise
-from cc_pipeline.api import user_input
 from cc_pipeline.api.choices import confirm_choices
+from cc_pipeline.api.lookups import open_lookup
 from cc_pipeline.api.reporter import use_reporter
 from cc_pipeline.api.run_steps import run_step
 from cc_pipeline.api.target_runs import Part, run_targets
+from cc_pipeline.api.user_input import read_targets
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
-from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import ConsoleReporter, notice, progress_bars, write_rows
 from cc_pipeline.cli.run_report import (
+    PARTITION_COLUMNS,
     note,
     print_crawl_line,
     print_home_totals,
@@ -31,7 +33,7 @@ from cc_pipeline.cli.run_report import (
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.engines import describe_engines, find_engine
 from cc_pipeline.errors import Incomplete, UserInputError
-from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from cc_pipeline.extraction.crawl_plan import PartitionChange
@@ -43,21 +45,22 @@ _MAX_NAMED = 20
 
 
 def run(
+    settings: Settings,
     crawl: options.Crawls,
     targets: options.MaybeTargets = None,
     watched: Annotated[bool, typer.Option("--watched", help="Also run the targets of the watch list.")] = False,
-    source: options.Source = None,
-    home: options.Home = None,
-    subset: options.Subsets = None,
-    via: options.Via = None,
     engine: Annotated[
         str | None,
         typer.Option("--engine", help=f"Where records are fetched and pages parsed: {describe_engines()}."),
     ] = None,
-    allow_gaps: options.AllowGaps = False,
-    wait: options.Wait = None,
-    yes: options.Yes = False,
-    accept_removals: options.AcceptRemovals = False,
+    yes: bool = False,
+    accept_removals: Annotated[
+        bool,
+        typer.Option(
+            "--accept-removals",
+            help="Remove captures that the index no longer lists, with their records and pages.",
+        ),
+    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="End with status 1 if any target was found in no crawl.")
     ] = False,
@@ -103,22 +106,15 @@ def run(
         raise typer.BadParameter(
             "name a target, such as example.com, or --watched for the watch list", param_hint="TARGET…"
         )
-    if refetch:
-        _refetch(targets or (), crawl, source=source, home=home, wait=wait)
-        return
-    settings = load_settings(
-        source=source,
-        home=home,
-        subsets=tuple(subset) if subset else None,
-        index=via,
-        engine=engine,
-        max_index_gaps=options.index_gap_limit(allow_gaps),
-        max_bytes=options.cost_limit(yes),
-        max_requests=options.cost_limit(yes),
-        accept_removals=accept_removals or None,
-        wait=options.wait_seconds(wait),
+    settings = replace(
+        settings,
+        engine=engine or settings.engine,
+        accept_removals=accept_removals or settings.accept_removals,
     )
     find_engine(settings.engine).check_ready(settings)
+    if refetch:
+        _refetch(settings, targets or (), crawl)
+        return
     requested = _requested_targets(settings, targets or (), watched)
     warn_if_not_compiled(settings)
     settings = confirm_choices(settings, yes=yes)
@@ -160,16 +156,14 @@ def _refuse_unfound(targets: Sequence[Target], changes: Mapping[Slice, Partition
 
 
 def _requested_targets(settings: Settings, texts: Sequence[str], watched: bool) -> tuple[Target, ...]:
-    typed_targets = user_input.read_targets(texts, settings)
+    typed_targets = read_targets(texts, settings)
     watched_targets = watch_list.read(settings.watch_list_path) if watched else ()
     if watched and not watched_targets and not typed_targets:
         raise UserInputError(f"the watch list is empty; add to it with: {advise('targets add', 'example.com')}")
     return tuple({target.slug: target for target in (*watched_targets, *typed_targets)}.values())
 
 
-def _refetch(
-    targets: Sequence[str], crawl: Sequence[str], *, source: str | None, home: str | None, wait: bool | None
-) -> None:
+def _refetch(settings: Settings, targets: Sequence[str], crawl: Sequence[str]) -> None:
     """Fetches pending and lost records again, then parses and publishes those that were fetched. Raises ``Incomplete``
     if the source returns none of them, or too few."""
     from cc_pipeline.defs.metadata import to_metadata
@@ -179,11 +173,8 @@ def _refetch(
 
     rows: list[Sequence[object]] = []
     refetches: list[Refetch] = []
-    settings = load_settings(source=source, home=home)
-    # refetched records are parsed
-    find_engine(settings.engine).check_ready(settings)
     with (
-        open_question(targets, crawl, source=source, home=home, wait=wait) as question,
+        open_lookup(settings, read_targets(targets, settings), crawl) as question,
         StageRunner(question.workspace) as runner,
         progress_bars(),
     ):
@@ -216,6 +207,5 @@ def _refetch(
         )
 
 
-COMMANDS = {
-    "run": Command(run, EVERYDAY, 10),
-}
+_OPTIONS = (options.SUBSET, options.INDEX, options.ALLOW_GAPS, options.WAIT, options.YES, *options.REMOTE)
+COMMANDS = {"run": Command(run, EVERYDAY, 10, _OPTIONS, PARTITION_COLUMNS)}

@@ -16,10 +16,11 @@ from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import console, notice, whole_file
 from cc_pipeline.commoncrawl.target_text import parse_slug, to_run
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.settings import Settings
 
 
 def report(
+    settings: Settings,
     targets: options.Targets,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file to write (default: reports/ in the home).")
@@ -35,7 +36,6 @@ def report(
     details: Annotated[
         bool, typer.Option("--details", help="With --format text: list every page, with the paragraphs that differ.")
     ] = False,
-    home: options.Home = None,
 ) -> None:
     r"""Write a page about a target: one HTML file with everything in it, from what was published last.
 
@@ -68,9 +68,9 @@ def report(
     if output == "text":
         if crawl_pair is None or len(targets) != 1:
             raise UserInputError("--format text compares two crawls of one target: name it, --from and --to")
-        _changes(load_settings(home=home), targets[0], *crawl_pair, out, details=details)
+        _changes(settings, targets[0], *crawl_pair, out, details=details)
         return
-    for path in reports(load_settings(home=home), targets, out, crawl_pair):
+    for path in reports(settings, targets, out, crawl_pair):
         console.print(f"{path}", soft_wrap=True)
         if path.suffix.lower() not in (".html", ".htm"):
             notice(f"{path} contains an HTML page; a browser shows it only if its name ends in .html")
@@ -99,4 +99,4 @@ def _changes(settings: Settings, target: str, before: str, after: str, out: Path
     console.print(f"{out}", soft_wrap=True)
 
 
-COMMANDS = {"report": Command(report, EVERYDAY, 70)}
+COMMANDS = {"report": Command(report, EVERYDAY, 70, options.LOCAL)}

@@ -134,7 +134,7 @@ def test_a_recipe_that_cannot_be_is_refused(cli: Cli, home: Path, tmp_path: Path
 @pytest.mark.process
 def test_a_data_set_of_tables_whose_files_are_gone_says_so(cli: Cli, home: Path, tmp_path: Path) -> None:
     own = Path(shutil.copytree(home, tmp_path / "home"))
-    assert cli("automation", "maintenance", "--home", own).status == 0  # publishes views on this lake
+    assert cli("automation", "clean", "--home", own).status == 0  # publishes views on this lake
     for file in (own / "lake" / "tables").rglob("*.parquet"):
         file.unlink()
     said = cli("dataset", "--out", tmp_path / "corpus", "--home", own)
