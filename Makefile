@@ -22,11 +22,11 @@ help:            ## what can be made
 
 setup:           ## .venv with what a run needs of the locked set, nothing else
 	@.ci/setup
-	@$(VENV)/cc-pipeline automation init > /dev/null
+	@$(VENV)/cc-pipeline ui --init > /dev/null
 
 tools:           ## .venv with all of the locked set: what tests, linters and benchmarks need too
 	@.ci/setup dev
-	@$(VENV)/cc-pipeline automation init > /dev/null
+	@$(VENV)/cc-pipeline ui --init > /dev/null
 
 demo: setup      ## a mini crawl, the whole graph through Dagster, and what it found
 	@$(VENV)/cc-pipeline demo

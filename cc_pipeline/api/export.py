@@ -101,7 +101,7 @@ def export(
     if str(out) == STANDARD_INPUT:
         raise UserInputError(
             "- is no file: export writes a file or folder. To write rows to standard output: "
-            f"{advise('sql', 'QUERY', csv=True)}"
+            f"{advise('sql', 'QUERY', format='csv')}"
         )
     format_name = format or _guess_format(out)
     check_format(format_name, tuple(FORMATS))

@@ -251,18 +251,12 @@ def drop_output() -> None:
         os.dup2(null_device.fileno(), sys.stdout.fileno())
 
 
-def choose_format(formats: Iterable[str | None], out: Path | None) -> str:
-    """Returns the format of rows that options ask for (``None``: an option that was not given), else that of the suffix
-    of ``out``, else ``table``.
+def choose_format(given: str | None, out: Path | None) -> str:
+    """Returns the format of rows that is ``given``, else that of the suffix of ``out``, else ``table``.
 
-    Raises ``UserInputError`` for several and for unknown formats and suffixes, for a table in a file, and for Parquet
-    on a terminal.
+    Raises ``UserInputError`` for unknown formats and suffixes, for a table in a file, and for Parquet on a terminal.
     """
-    given = {name for name in formats if name}
-    if len(given) > 1:
-        raise UserInputError(f"the options ask for several formats ({', '.join(sorted(given))}); choose one")
-    by_suffix = "table" if out is None else _SUFFIXES.get(out.suffix.lower())
-    format_name = next(iter(given), by_suffix)
+    format_name = given or ("table" if out is None else _SUFFIXES.get(out.suffix.lower()))
     if format_name is None:
         raise UserInputError(f"the suffix of {out and out.name!r} names no format; add --format csv, json or parquet")
     check_format(format_name, (*ROW_FORMATS, "parquet"))

@@ -37,7 +37,7 @@ def test_refetch_brings_back_what_was_lost_and_parses_it(cli: Cli, world: World)
 def test_refetch_of_what_was_never_fetched_says_what_to_run(cli: Cli, world: World) -> None:
     said = cli("run", "--refetch", "-c", OLD, "example.com", "--home", world.home)
     assert said.status == 1
-    assert f"cc-pipeline run … --crawl {OLD}" in said.err
+    assert f"cc-pipeline run example.com --crawl {OLD}" in said.err
 
 
 def test_repair_gives_every_row_group_bounds_and_look_ups_stay_the_same(cli: Cli, world: World) -> None:
@@ -46,7 +46,7 @@ def test_repair_gives_every_row_group_bounds_and_look_ups_stay_the_same(cli: Cli
         return set(cli("lookup", "example.com", "-c", OLD, *arguments, "--home", world.home).out.splitlines())
 
     def bare() -> list[int]:
-        said = cli("index", "coverage", "-c", OLD, "--format", "json", "--home", world.home)
+        said = cli("sql", "--catalog", f"FROM coverage WHERE crawl = '{OLD}'", "--format", "json", "--home", world.home)
         return [json.loads(line)["without_statistics"] for line in said.out.splitlines()]
 
     def advised() -> bool:

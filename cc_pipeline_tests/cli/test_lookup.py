@@ -136,7 +136,8 @@ def test_an_index_that_is_not_harvested_is_named_with_the_command(cli: Cli, worl
     # ZipNum needs no harvest
     said = cli("lookup", "example.com", "-c", NEW, "--format", "json", *place)
     assert len(said.out.splitlines()) == len(world.truth.captures_of(NEW, subset="warc", domain="example.com"))
-    said = cli("lookup", "example.com", "-c", NEW, "--index", "parquet", "--harvest", "--format", "json", *place)
+    assert cli("index", "harvest", "-c", NEW, *place).status == 0
+    said = cli("lookup", "example.com", "-c", NEW, "--index", "parquet", "--format", "json", *place)
     assert said.status == 0, said.err
     assert "index: parquet" in said.err
     assert all(json.loads(line)["located_by"] == "parquet" for line in said.out.splitlines())

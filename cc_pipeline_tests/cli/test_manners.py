@@ -22,7 +22,6 @@ pytestmark = pytest.mark.xdist_group("cli homes")
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 WHOLE = get_command(app)
 NEEDS_EXAMPLES = ("plan", "lookup", "doctor",
-                  "index coverage",
                   "index harvest", "index build", "index repair")  # fmt: skip
 
 

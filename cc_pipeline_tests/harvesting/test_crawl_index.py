@@ -52,10 +52,10 @@ def test_stages_say_which_one_comes_first(bucket: Bucket, tmp_path: Path) -> Non
     for early in (lambda: harvest_footers(workspace, NEW), lambda: commit_row_groups(workspace, [NEW])):
         with pytest.raises(EnvironmentFault, match="not listed yet") as refused:
             early()
-        assert f"index harvest --crawl {NEW}" in refused.value.advice
+        assert f"index harvest --crawl {NEW}" in str(refused.value.advice)
     with pytest.raises(EnvironmentFault, match="has not been harvested") as refused:
         extract(workspace, "example.com")
-    assert f"cc-pipeline index harvest --crawl {NEW}" in refused.value.advice
+    assert f"cc-pipeline index harvest --crawl {NEW}" in str(refused.value.advice)
 
 
 def test_a_corrupt_footer_costs_its_own_captures_until_it_is_mended_and_nothing_silently(

@@ -188,7 +188,7 @@ def test_what_was_not_harvested_is_no_hole_and_no_index(bucket: Bucket, tmp_path
     assert why == "zipnum, the only index (parquet is not harvested for robotstxt)"
     with pytest.raises(EnvironmentFault, match=f"the index of {NEW} has not been harvested for robotstxt") as refused:
         found(both)
-    assert f"cc-pipeline index harvest --crawl {NEW} --subset robotstxt" in refused.value.advice
+    assert f"cc-pipeline index harvest --crawl {NEW} --subset robotstxt" in str(refused.value.advice)
     assert not is_harvested(both, NEW)
     assert all(verdict.passed for verdict in index_verdicts(both))
     assert footers_verdict(both, Scope()).passed
@@ -207,7 +207,7 @@ def test_without_another_index_the_advice_is_to_harvest_the_subset(bucket: Bucke
         harvest(robots)
         with pytest.raises(IndexIncomplete, match=f"1 of 1 index files of {NEW} robotstxt could not be read") as lacks:
             found(robots, "auto")
-        assert f"cc-pipeline index harvest --crawl {NEW} --subset robotstxt" in lacks.value.advice
+        assert f"cc-pipeline index harvest --crawl {NEW} --subset robotstxt" in str(lacks.value.advice)
         # the other subset has no hole
         assert catalog_gaps(workspace_of(server.url, tmp_path), [NEW]) == []
 

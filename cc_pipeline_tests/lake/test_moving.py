@@ -75,7 +75,7 @@ def test_a_file_that_was_handed_on_reads_the_lake_where_it_is(home: Path, tmp_pa
     with pytest.raises(EnvironmentFault) as refused:
         ask(settings(elsewhere))
     assert str(home) in refused.value.problem
-    assert "CC_PIPELINE_LAKE" in refused.value.advice
+    assert "CC_PIPELINE_LAKE" in str(refused.value.advice)
     assert ask(settings(elsewhere, lake=str(tmp_path / "gone" / "lake"))) == 4
 
 
@@ -89,7 +89,7 @@ def test_a_copy_of_the_rows_needs_no_lake(tmp_path: Path) -> None:
 def test_what_was_never_published_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault) as refused:
         ask(settings(tmp_path))
-    assert "cc-pipeline run" in refused.value.advice
+    assert "cc-pipeline run" in str(refused.value.advice)
 
 
 def test_the_advice_on_a_file_that_cannot_be_read_names_a_program_that_writes_it(home: Path) -> None:
@@ -102,4 +102,4 @@ def test_the_advice_on_a_file_that_cannot_be_read_names_a_program_that_writes_it
 def test_a_home_that_publishes_nothing_is_not_told_to_wait_for_a_run(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault, match="CC_PIPELINE_PUBLISH=none") as raised:
         ask(settings(tmp_path / "home", publish="none"))
-    assert "Use a home of this lake that publishes" in raised.value.advice
+    assert "Use a home of this lake that publishes" in str(raised.value.advice)

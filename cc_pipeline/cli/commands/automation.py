@@ -1,4 +1,4 @@
-"""``automation``: sensors and schedules that keep a home up to date, and the files that Dagster needs."""
+"""``automation``: sensors and schedules that keep a home up to date."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from cc_pipeline.api.reporter import get_reporter
 from cc_pipeline.api.run_steps import run_step
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command, Group
-from cc_pipeline.cli.commands.settings import init
 from cc_pipeline.cli.output import console, notice, progress_bars, write_rows
 from cc_pipeline.home import read_note
 from cc_pipeline.settings import Settings
@@ -166,8 +165,7 @@ def _format_time(moment: datetime | None) -> str:
 
 COMMANDS = {
     "automation": Group(
-        "Sensors and schedules that run watched targets on new crawls; maintenance; files for Dagster "
-        "(docs/dagster.md).",
+        "Sensors and schedules that run watched targets on new crawls; maintenance (docs/dagster.md).",
         FEATURES,
         80,
     ),
@@ -176,5 +174,4 @@ COMMANDS = {
     "automation status": Command(status, options=options.LOCAL, columns=("name", "state", "last", "message")),
     "automation reparse": Command(reparse, options=options.LOCAL),
     "automation clean": Command(clean, options=options.LOCAL, columns=_KEY_COLUMNS),
-    "automation init": Command(init, options=options.LOCAL),
 }

@@ -178,11 +178,25 @@ def _describe_verdict(findings: Sequence[Finding], *, details: bool) -> str:
     return f"{verdict}: {counts['ok']} of {format_count(len(findings), 'finding', 'are')} ok{rest}"
 
 
-def ui(settings: Settings, port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 3000) -> None:
-    """Open the Dagster UI (webserver and daemon) on this home's state; stop it with Ctrl-C or SIGTERM."""
-    from cc_pipeline.cli.ui_guard import serve_guarded
-    from cc_pipeline.defs.instance import DAEMON_VARIABLES, prepare_instance, workspace_file
+def ui(
+    settings: Settings,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 3000,
+    init: Annotated[
+        bool, typer.Option("--init", help="Start nothing: write the files here that plain `dagster dev` reads.")
+    ] = False,
+) -> None:
+    """Open the Dagster UI (webserver and daemon) on this home's state; stop it with Ctrl-C or SIGTERM.
 
+    --init writes a .env in the current folder and a dagster.yaml in the home, so that Dagster's own programs, `dagster
+    dev` and `dg dev`, open the same state. Existing files are kept.
+    """
+    from cc_pipeline.cli.ui_guard import serve_guarded
+    from cc_pipeline.defs.instance import DAEMON_VARIABLES, prepare_files, prepare_instance, workspace_file
+
+    if init:
+        for path in prepare_files(settings, Path.cwd()):
+            console.print(f"wrote {path}", soft_wrap=True)
+        return
     prepare_instance(settings)
     console.print(f"http://127.0.0.1:{port}  ({settings.source}, home {settings.home})", soft_wrap=True)
     dagster_home = os.environ.get("DAGSTER_HOME")

@@ -119,9 +119,6 @@ def add_files(
             help="Crawl of the files (default: 2012); for kind warc the collection to add them to.",
         ),
     ] = None,
-    register_only: Annotated[
-        bool, typer.Option("--register-only", help="Only register them; read or index them later from the UI.")
-    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="For kind warc: do not ask for agreement to the cost.")] = False,
 ) -> None:
     r"""Read whole SequenceFiles of 2012, and publish cc.duckdb with their pages.
@@ -143,7 +140,7 @@ def add_files(
     from cc_pipeline.workspace.workspace import open_workspace
 
     if kind == ARCHIVE:
-        _add_archives(settings, files, crawl, register_only, yes)
+        _add_archives(settings, files, crawl, yes)
         return
     if kind != SEQUENCEFILE:
         raise UserInputError(f"--kind is {kind!r}; choose {SEQUENCEFILE} or {ARCHIVE}")
@@ -159,13 +156,9 @@ def add_files(
                 for file in source_files
             ],
         )
-        with StageRunner(workspace) as runner:
-            if register_only:
-                runner.add_source_files(slugs)
-                return
-            with progress_bars():
-                run_step("files", lambda: runner.read_source_files(slugs), is_notice=False)
-                run_step("cc.duckdb", runner.publish, is_notice=False)
+        with StageRunner(workspace) as runner, progress_bars():
+            run_step("files", lambda: runner.read_source_files(slugs), is_notice=False)
+            run_step("cc.duckdb", runner.publish, is_notice=False)
         counts = {file: _count_rows(settings, file.slug) for file in source_files}
         rows = [(_file_name(file.location), *row_counts) for file, row_counts in counts.items()]
         write_rows("rows", ["file", "metadata", "texts", "links", "feed items", "not readable"], rows)
@@ -174,9 +167,7 @@ def add_files(
         console.print(f"to list the byte ranges that could not be read: {advise('sql', 'FROM source_faults')}")
 
 
-def _add_archives(
-    settings: Settings, files: list[str], collection_name: str | None, register_only: bool, yes: bool
-) -> None:
+def _add_archives(settings: Settings, files: list[str], collection_name: str | None, yes: bool) -> None:
     from cc_pipeline.defs.stage_runner import StageRunner
     from cc_pipeline.harvesting.archives import collection_id, register_archives
     from cc_pipeline.workspace.workspace import open_workspace
@@ -186,8 +177,6 @@ def _add_archives(
     with open_workspace(settings) as workspace:
         added = register_archives(workspace, files, crawl)
         write_rows("archive files", ["file", "collection"], [(_file_name(file.location), crawl) for file in added])
-        if register_only:
-            return
         to_build = find_agreed_builds(workspace, [crawl], yes)
         with StageRunner(workspace) as runner, progress_bars():
             build_indexes(runner, to_build)

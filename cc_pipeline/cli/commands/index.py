@@ -61,20 +61,6 @@ def read_coverage(settings: Settings, crawls: Sequence[str]) -> Coverage:
     return [[row[name] for name in COVERAGE_COLUMNS] for row in ordered]
 
 
-def coverage(settings: Settings, crawl: options.MaybeCrawls = None) -> Coverage:
-    """Show, by crawl and subset, how many index files are expected, harvested, failed and missing.
-
-    It also shows how many row groups have no statistics; `cc-pipeline index repair` computes them.
-
-    [bold]Examples[/]
-
-      cc-pipeline index coverage
-
-      cc-pipeline index coverage -c CC-MAIN-2018-05 --format json
-    """
-    return read_coverage(settings, crawl or ["all"])
-
-
 def harvest(
     settings: Settings,
     crawl: options.Crawls,
@@ -204,7 +190,7 @@ def repair(settings: Settings, crawl: options.Crawls) -> Coverage:
 
       cc-pipeline index repair --crawl CC-MAIN-2018-05
 
-      cc-pipeline index coverage    (without_statistics: which crawls need it)
+      cc-pipeline sql --catalog "SELECT crawl, without_statistics FROM coverage"
     """
     from cc_pipeline.defs.stage_runner import StageRunner
     from cc_pipeline.workspace.workspace import open_workspace
@@ -225,5 +211,4 @@ COMMANDS = {
     ),
     "index build": Command(build, options=options.REMOTE, columns=COVERAGE_COLUMNS),
     "index repair": Command(repair, options=options.REMOTE, columns=COVERAGE_COLUMNS),
-    "index coverage": Command(coverage, options=options.LOCAL, columns=COVERAGE_COLUMNS),
 }

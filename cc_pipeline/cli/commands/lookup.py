@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-Harvest = Annotated[bool, typer.Option("--harvest", help="First harvest the index of crawls that need it.")]
-
-
 def lookup(
     settings: Settings,
     targets: options.Targets,
@@ -55,7 +52,6 @@ def lookup(
         str | None, typer.Option("--columns", help="Comma-separated columns; fewer are cheaper to read.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="At most this many captures; 0 for all.")] = 0,
-    harvest: Harvest = False,
     guard_formulas: options.GuardFormulas = False,
 ) -> None:
     r"""Find the captures of targets in crawls, in the cheapest index or in the one that --index names.
@@ -95,12 +91,12 @@ def lookup(
         if out is not None or columns is not None or limit:
             raise UserInputError("--count cannot be combined with --out, --columns or --limit")
         with open_lookup(settings, read_targets(targets, settings), crawl, where=condition) as question:
-            _print_counts(question, harvest, check_format(output or "table"))
+            _print_counts(question, check_format(output or "table"))
         return
-    output_format = choose_format((output,), out)
+    output_format = choose_format(output, out)
     names = choose_columns(columns, output_format)
     if scan_condition := condition_of_all(targets):
-        _scan_crawls(settings, scan_condition, crawl, names, output_format, out, harvest=harvest)
+        _scan_crawls(settings, scan_condition, crawl, names, output_format, out)
         return
     read = columns_to_read(names)
     with (
@@ -110,7 +106,7 @@ def lookup(
         remaining = limit or None
 
         def ask(crawl: str) -> list[pa.Table]:
-            return look_up_captures(question, crawl, read, harvest)
+            return look_up_captures(question, crawl, read)
 
         failed: list[str] = []
         found_slugs: set[str] = set()
@@ -156,8 +152,6 @@ def _scan_crawls(
     names: Sequence[str],
     output_format: str,
     out: Path | None,
-    *,
-    harvest: bool,
 ) -> None:
     """Writes all captures of crawls that match a condition to a file."""
     from cc_pipeline.api.scanning import delete_parts, scan
@@ -168,12 +162,12 @@ def _scan_crawls(
             "a scan of a whole crawl needs a file, so that the scan can continue after a stop: add --out FILE.parquet"
         )
     with open_lookup(settings, (), crawl) as question, capture_writer(output_format, names, out) as write:
-        capture_count = scan(question, where, out, write, harvest=harvest)
+        capture_count = scan(question, where, out, write)
     delete_parts(out)
     notice(f"{format_count(capture_count, 'capture')} in {out}")
 
 
-def _print_counts(original_question: LookupRequest, harvest: bool, output: str) -> None:
+def _print_counts(original_question: LookupRequest, output: str) -> None:
     """Writes the counts of each target by crawl: pages, captures, archive files, bytes, and the cost of a fetch."""
     import pyarrow as pa
 
@@ -195,7 +189,7 @@ def _print_counts(original_question: LookupRequest, harvest: bool, output: str) 
 
     def rows() -> Iterator[Sequence[object]]:
         for crawl_id, tables in look_up_each_crawl(
-            question.crawls, lambda crawl: look_up_captures(question, crawl, PLACE, harvest), failed
+            question.crawls, lambda crawl: look_up_captures(question, crawl, PLACE), failed
         ):
             yield from (
                 (crawl_id, single_target.definition, *_measure_captures(table))

@@ -14,7 +14,6 @@ from cc_pipeline.api.lookups import PLACE, LookupRequest, find_index_sources, lo
 from cc_pipeline.api.user_input import read_targets
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
-from cc_pipeline.cli.commands.lookup import Harvest
 from cc_pipeline.cli.output import console, notice, row_format, write_rows
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN
 from cc_pipeline.progress import format_count, human_bytes
@@ -40,7 +39,6 @@ def plan(
     locate: Annotated[
         bool, typer.Option("--locate", help="Also do the lookup, and estimate the fetch of its captures.")
     ] = False,
-    harvest: Harvest = False,
 ) -> None:
     """Show what a run would do, why, and what it would cost, before anything is read from the index.
 
@@ -55,7 +53,7 @@ def plan(
       cc-pipeline plan suffix:gov.uk -c newest --index parquet --locate
     """
     with open_lookup(settings, read_targets(targets, settings), crawl) as question:
-        rows, notes = _plan_rows(question, locate=locate, harvest=harvest)
+        rows, notes = _plan_rows(question, locate=locate)
     if row_format() == "table" and console.is_terminal:
         _show_rows(rows)
     else:
@@ -87,7 +85,7 @@ def _describe_cost(costs: Sequence[Any]) -> str | None:
     return ", ".join(texts) or None
 
 
-def _plan_rows(question: LookupRequest, *, locate: bool, harvest: bool) -> tuple[list[Sequence[object]], list[str]]:
+def _plan_rows(question: LookupRequest, *, locate: bool) -> tuple[list[Sequence[object]], list[str]]:
     """Returns the rows of the plan, and the notes below it."""
     from cc_pipeline.commoncrawl.target import GIVEN_KIND, by_subsets
     from cc_pipeline.extraction.crawl_plan import plan_targets
@@ -107,7 +105,7 @@ def _plan_rows(question: LookupRequest, *, locate: bool, harvest: bool) -> tuple
         )
         lookup_targets = [target for target in unlocated_question.targets if target.kind != GIVEN_KIND]
         for subsets, subset_targets in by_subsets(lookup_targets, settings.subsets).items():
-            sources = find_index_sources(question.workspace, crawl, settings.index, harvest=harvest)
+            sources = find_index_sources(question.workspace, crawl, settings.index)
             lookup_price = price_lookup(crawl, subsets, subset_targets, sources, via=settings.index)
             likely = lookup_price.expected_bytes
             rows.append(
@@ -181,7 +179,7 @@ def _estimate_fetch(unlocated_question: LookupRequest, crawl_plan: CrawlPlan) ->
         [unlocated_question.workspace.lake.read("captures", {"crawl": crawl, "target": due}, columns)] if due else []
     )
     if unlocated_question.targets:
-        tables += [table.select(columns) for table in look_up_captures(unlocated_question, crawl, PLACE, harvest=False)]
+        tables += [table.select(columns) for table in look_up_captures(unlocated_question, crawl, PLACE)]
     return price_of(distinct_captures(pa.concat_tables(tables))) if tables else None
 
 

@@ -61,9 +61,6 @@ def run(
             help="Remove captures that the index no longer lists, with their records and pages.",
         ),
     ] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="End with status 1 if any target was found in no crawl.")
-    ] = False,
     details: Annotated[
         bool,
         typer.Option("--details", help="Show all steps, partitions and notes of many crawls, and totals of the home."),
@@ -141,16 +138,16 @@ def run(
     for trouble in troubles:
         raise trouble
     # with index gaps, it is unknown whether a target is in no crawl
-    if strict or not settings.max_index_gaps:
-        _refuse_unfound(requested, changes, strict=strict)
+    if not settings.max_index_gaps:
+        _refuse_unfound(requested, changes)
 
 
-def _refuse_unfound(targets: Sequence[Target], changes: Mapping[Slice, PartitionChange], *, strict: bool) -> None:
-    """Raises ``UserInputError`` if no target was found in any crawl; with ``strict``, if any was not found."""
+def _refuse_unfound(targets: Sequence[Target], changes: Mapping[Slice, PartitionChange]) -> None:
+    """Raises ``UserInputError`` if no target was found in any crawl."""
     found_slugs = {slice_.target for slice_, change in changes.items() if change.after.captures}
     run_slugs = {slice_.target for slice_ in changes}
     unfound = [shorten_definition(target) for target in targets if target.slug in run_slugs - found_slugs]
-    if unfound and (strict or not found_slugs):
+    if unfound and not found_slugs:
         more_note = f" and {len(unfound) - _MAX_NAMED:,} more" if len(unfound) > _MAX_NAMED else ""
         raise UserInputError(f"found in none of the crawls: {'; '.join(unfound[:_MAX_NAMED])}{more_note}")
 

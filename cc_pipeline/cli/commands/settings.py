@@ -1,9 +1,8 @@
-"""``settings``: shows and changes settings. ``init``: writes files that tell Dagster's programs where the state is."""
+"""``settings``: shows and changes settings."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,7 +10,7 @@ import typer
 from cc_pipeline.api.choices import change_choices, change_home_source, read_choices
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import HOME, Command
-from cc_pipeline.cli.output import console, row_format
+from cc_pipeline.cli.output import row_format
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.home import read_note
 from cc_pipeline.settings import CHOICES, PREFIX, Settings, choices_of, environment_value
@@ -85,34 +84,6 @@ def _parse_choice(text: str) -> tuple[str, str]:
     if not value:
         raise UserInputError(f"the value of {name} is empty; write NAME=VALUE, as in extractor=quality")
     return name.strip().lower().removeprefix(PREFIX.lower()), value.strip()
-
-
-def init(
-    settings: Settings,
-    folder: Annotated[Path | None, typer.Argument(help="Folder of the files (default: the current one).")] = None,
-) -> None:
-    """Write the files that Dagster's own programs read. Existing files are kept.
-
-    They are a .env in the folder and a dagster.yaml in the home, so that plain `dagster dev` and `dg dev` open the
-    state that `cc-pipeline ui` opens.
-
-    [bold]Examples[/]
-
-      cc-pipeline automation init
-    """
-    from cc_pipeline.defs.instance import prepare_files
-
-    files_folder = Path.cwd() if folder is None else folder.expanduser().resolve()
-    files_folder.mkdir(parents=True, exist_ok=True)
-    print_written(prepare_files(settings, files_folder))
-
-
-def print_written(written: list[Path]) -> None:
-    """Prints the files that were written."""
-    for path in written:
-        console.print(f"wrote {path}", soft_wrap=True)
-    if not written:
-        console.print("all files exist already; none was changed")
 
 
 COMMANDS = {"settings": Command(settings, HOME, 20, options.LOCAL, ("setting", "value", "from"))}

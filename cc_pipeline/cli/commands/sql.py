@@ -53,8 +53,6 @@ def sql(
     output: Annotated[
         str | None, typer.Option("--format", help="table, csv, json or parquet (default: by --out, or table).")
     ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Short for --format csv.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Short for --format json: one object per line.")] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the result to this file.")] = None,
     catalog: Annotated[
         bool,
@@ -71,7 +69,7 @@ def sql(
 
       cc-pipeline sql "SELECT crawl, count(*) FROM captures GROUP BY ALL"
 
-      cc-pipeline sql --csv "SELECT url, title FROM page_text" > titles.csv
+      cc-pipeline sql --format csv "SELECT url FROM page_text" > urls.csv
 
       cc-pipeline sql "FROM page_metadata" --out pages.parquet
 
@@ -83,7 +81,7 @@ def sql(
     from cc_pipeline.lake.published_file import open_for_queries, translate_errors
     from cc_pipeline.lake.user_queries import restrict_reads
 
-    output_format = choose_format((output, "csv" if as_csv else None, "json" if as_json else None), out)
+    output_format = choose_format(output, out)
     text = user_input.read_text_argument(query)
     if catalog:
         with translate_errors(settings.home), open_catalog(settings) as opened:

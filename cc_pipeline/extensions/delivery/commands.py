@@ -317,7 +317,7 @@ def _judge(destination: str, report: VerifyReport, allow_missing: bool) -> None:
 COMMANDS: Final[dict[str, Row]] = {
     "delivery": Group("Verified WARC files in your own bucket or folder (docs/extensions/delivery.md).", FEATURES, 60),
     "delivery copy": Command(
-        copy, options=(options.INDEX, options.SUBSET, options.ALLOW_GAPS, *options.REMOTE), columns=_COPY_COLUMNS
+        copy, options=(options.SUBSET, options.ALLOW_GAPS, *options.REMOTE), columns=_COPY_COLUMNS
     ),
     "delivery verify": Command(verify, options=options.LOCAL, columns=_VERIFY_COLUMNS),
 }

@@ -175,7 +175,7 @@ def dataset(
     show_export("pages that each filter removed", export)
 
 
-_OPTIONS = (options.INDEX, options.ALLOW_GAPS, options.WAIT, options.YES, *options.REMOTE)
+_OPTIONS = (options.ALLOW_GAPS, options.WAIT, options.YES, *options.REMOTE)
 COMMANDS = {
     "policies": Command(policies, FEATURES, 40, _OPTIONS, _SUMMARY_COLUMNS),
     "dataset": Command(dataset, FEATURES, 50, options.LOCAL),
