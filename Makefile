@@ -62,6 +62,7 @@ wheel: tools     ## dist/cc_pipeline-*.whl, with the compiled parts where there 
 docs: tools      ## the columns and settings in docs/, from what declares them
 	$(VENV)/python -m cc_pipeline_tests.tables_page
 	$(VENV)/python -m cc_pipeline_tests.settings_page
+	$(VENV)/python -m cc_pipeline_tests.commands_page
 
 fmt: tools       ## format and sort imports
 	$(VENV)/ruff format . && $(VENV)/ruff check --fix .

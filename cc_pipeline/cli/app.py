@@ -9,7 +9,7 @@ import inspect
 import pkgutil
 import sys
 from collections import UserDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,11 +20,10 @@ from cc_pipeline import __version__, interruption, progress
 from cc_pipeline.api.reporter import use_reporter
 from cc_pipeline.children import isolate_descendants
 from cc_pipeline.cli import commands
-from cc_pipeline.cli.command import PANELS, Command, Group, Row
+from cc_pipeline.cli.command import PANELS, Command, Group, Row, SharedOption
 from cc_pipeline.cli.options import FORMAT
 from cc_pipeline.cli.output import (
     ConsoleReporter,
-    choose_row_format,
     coloured,
     console,
     console_err,
@@ -32,6 +31,7 @@ from cc_pipeline.cli.output import (
     prepare_streams,
     print_source,
     report_waiting,
+    row_format_set,
     write_rows,
 )
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, disk_is_full
@@ -86,21 +86,26 @@ def _bind(command: Command) -> Callable[..., None]:
     ]
 
     def call(**values: Any) -> None:
-        choose_row_format(values.get(FORMAT.name, "table"))
-        overrides = {key: text for name in shared for key, text in shared[name].overrides(values[name]).items()}
-        arguments = {name: value for name, value in values.items() if name in signature.parameters}
-        if command.options:
-            settings = load_settings(**overrides)
-            print_source(settings, sends_requests="source" in shared)
-            context = {"settings": settings, "overrides": overrides}
-            arguments |= {name: value for name, value in context.items() if name in signature.parameters}
-        rows: Any = command.call(**arguments)
-        if rows is not None:
-            write_rows("", command.columns, rows)
+        with row_format_set(values.get(FORMAT.name, "table")):
+            _call(command, shared.values(), values)
 
     call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call
+
+
+def _call(command: Command, shared: Iterable[SharedOption], values: Mapping[str, Any]) -> None:
+    """Calls a command's function with the values of its parameters, and writes the rows that it returns."""
+    overrides = {key: text for option in shared for key, text in option.overrides(values[option.name]).items()}
+    given = dict(values)
+    if command.options:
+        settings = load_settings(**overrides)
+        print_source(settings, sends_requests="source" in values)
+        given |= {"settings": settings, "overrides": overrides}
+    names = inspect.signature(command.call).parameters
+    rows: Any = command.call(**{name: value for name, value in given.items() if name in names})
+    if rows is not None:
+        write_rows("", command.columns, rows)
 
 
 class _CommandsOnDemand(UserDict[str, Any]):

@@ -425,10 +425,15 @@ def row_format() -> str:
     return _flags.row_format
 
 
-def choose_row_format(text: str) -> None:
-    """Sets the format of the running command. Only rows go to standard output if a program reads them."""
+@contextmanager
+def row_format_set(text: str) -> Iterator[None]:
+    """Sets the format of the command in the block. Only rows go to standard output if a program reads them."""
     _flags.row_format, _flags.csv_columns = check_format(text), ()
     console.stderr = text != "table"
+    try:
+        yield
+    finally:
+        _flags.row_format, console.stderr = "table", False
 
 
 def print_source(settings: Settings, *, sends_requests: bool) -> None:

@@ -138,7 +138,7 @@ def missing_harvest(crawl: str, subsets: Sequence[str]) -> MissingHarvest:
 def index_advice(crawl: str, subsets: Sequence[str] = SUBSETS[:1]) -> Advice:
     """Returns how an index of a crawl is made in a home, as a sentence for the user."""
     if crawl in ARC_CRAWLS:
-        return advise("files add", "KEY…", kind="warc", sentence="To index ARC files of it: {}")
+        return advise("files add", "KEY", kind="warc", sentence="To index ARC files of it: {}")
     if index_is_built(crawl):
         return advise("index build", crawl=crawl, sentence="Make one, at a cost shown first: {}")
     return advise("index harvest", crawl=crawl, subset=name_subsets(subsets), sentence="Make one: {}")

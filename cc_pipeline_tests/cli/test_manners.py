@@ -13,8 +13,10 @@ import pytest
 from click import Context
 from typer.main import get_command
 
+from cc_pipeline.api.home import Home
 from cc_pipeline.cli.app import app
 from cc_pipeline.extension import extensions
+from cc_pipeline_tests import commands_page
 from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli, World, split_source
 
 pytestmark = pytest.mark.xdist_group("cli homes")
@@ -54,10 +56,14 @@ def test_what_needs_examples_is_there() -> None:
     assert {*NEEDS_EXAMPLES} <= {" ".join(command) for command in commands()}
 
 
-@pytest.mark.parametrize("command", commands(), ids=" ".join)
-def test_the_docs_name_every_command(command: tuple[str, ...]) -> None:
-    pages = PAGES_OF_EXTENSIONS if command[0] in OF_EXTENSIONS else [DOCS]
-    assert f"cc-pipeline {' '.join(command)}" in "".join(page.read_text("utf-8") for page in pages)
+def test_the_docs_have_every_command_and_every_method() -> None:
+    page, text = commands_page.PAGE, commands_page.PAGE.read_text("utf-8")
+    assert commands_page.page_of(text) == text, f"{page.name}: make docs writes it"
+    methods = {name for name in vars(Home) if not name.startswith("_")}
+    assert {*re.findall(r"`home\.(\w+)`", text)} >= methods
+    extension_texts = "".join(path.read_text("utf-8") for path in PAGES_OF_EXTENSIONS)
+    added = [" ".join(command) for command in commands() if command[0] in OF_EXTENSIONS]
+    assert [name for name in added if f"cc-pipeline {name}" not in extension_texts] == []
 
 
 #: Commands that extensions hand in, and the pages that tell of them.

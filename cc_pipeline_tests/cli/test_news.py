@@ -108,7 +108,7 @@ def test_at_a_terminal_the_price_is_a_question(
 def test_what_cannot_be_built(cli: Cli, bucket: Path, tmp_path: Path) -> None:
     for words, told in (
         (("index", "build", "-c", "CC-MAIN-2024-22"), "index harvest --crawl CC-MAIN-2024-22"),
-        (("index", "build", "-c", "CC-MAIN-2012"), "files add KEY… --kind warc"),
+        (("index", "build", "-c", "CC-MAIN-2012"), "files add KEY --kind warc"),
         (("run", "-c", "CC-NEWS-2026-05", DOMAIN, "--yes"), "crawl-data/CC-NEWS/2026/05/warc.paths.gz"),
         (("run", "-c", "LOCAL-press", DOMAIN), "files add FILE --kind warc --crawl LOCAL-press"),
     ):

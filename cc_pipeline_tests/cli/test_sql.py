@@ -137,8 +137,8 @@ def test_what_standard_output_had_before_stays(world: World, tmp_path: Path) -> 
     into.write_text("before\n", "utf-8")
     with into.open("a", encoding="utf-8") as file:
         subprocess.run(
-            [sys.executable, "-c", "from cc_pipeline.cli import main; main()", "sql", "--format", "csv", "SELECT 1 AS a",
-             "--home", str(world.home)],
+            [sys.executable, "-c", "from cc_pipeline.cli import main; main()", "sql", "--format", "csv",
+             "SELECT 1 AS a", "--home", str(world.home)],
             stdout=file, check=True,
         )  # fmt: skip
     assert into.read_text("utf-8") == "before\na\n1\n"

@@ -108,7 +108,8 @@ def add_captures(
 def add_files(
     settings: Settings,
     files: Annotated[
-        list[str], typer.Argument(help="Local files, or keys in the source; for kind warc also addresses.")
+        list[str],
+        typer.Argument(metavar="FILE…", help="Local files, or keys in the source; for kind warc also addresses."),
     ],
     kind: Annotated[str, typer.Option("--kind", help="sequencefile, or warc (ARC too).")],
     crawl: Annotated[

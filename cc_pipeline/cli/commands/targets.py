@@ -36,9 +36,6 @@ _PLAN_COLUMNS = ("target", "table", "rows")
 
 #: Maximum number of added targets that are printed one by one.
 _MAX_NAMED_TARGETS = 100
-_Texts = Annotated[
-    list[str], typer.Argument(help="Domains or other targets, @FILE with one a line, or - for standard input.")
-]
 
 
 def remove_targets(
@@ -198,7 +195,7 @@ def _confirm(question: str, *, yes: bool) -> None:
         raise typer.Abort
 
 
-def add(settings: Settings, targets: _Texts) -> None:
+def add(settings: Settings, targets: options.Targets) -> None:
     """Add targets to the watch list, and their partition keys to Dagster.
 
     [bold]Examples[/]
@@ -229,7 +226,7 @@ def add(settings: Settings, targets: _Texts) -> None:
 
 def remove(
     settings: Settings,
-    targets: _Texts,
+    targets: options.Targets,
     purge: Annotated[
         bool, typer.Option("--purge", help="Also delete their extracted rows and bytes, a week later (or --now).")
     ] = False,
@@ -301,7 +298,8 @@ def remove(
 def block(
     settings: Settings,
     targets: Annotated[
-        list[str] | None, typer.Argument(help="Sites: domains or other targets, @FILE with one a line, or -.")
+        list[str] | None,
+        typer.Argument(metavar="TARGET…", help="Sites: domains or other targets, @FILE with one a line, or -."),
     ] = None,
     reason: Annotated[str, typer.Option("--why", help="The reason, shown wherever the block applies.")] = "",
 ) -> None:
@@ -330,7 +328,7 @@ def block(
         _print("no sites are blocked")
 
 
-def unblock(settings: Settings, targets: _Texts) -> None:
+def unblock(settings: Settings, targets: options.Targets) -> None:
     """Unblock sites. The next run of each target fetches its captures of these sites."""
     from cc_pipeline.extraction import blocklist as blocked
     from cc_pipeline.workspace.workspace import open_workspace
