@@ -10,6 +10,8 @@ import pkgutil
 import sys
 from collections import UserDict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from cc_pipeline import __version__, interruption, progress
+from cc_pipeline.advice import Advice, describe_command, printing
 from cc_pipeline.api.reporter import use_reporter
 from cc_pipeline.children import isolate_descendants
 from cc_pipeline.cli import commands
@@ -42,7 +45,8 @@ if TYPE_CHECKING:
     import click
 
 
-def find_commands() -> dict[str, Row]:
+@cache
+def find_commands() -> Mapping[str, Row]:
     """The table of commands by name, core and extensions, in the order of the help."""
     table: dict[str, Row] = {}
     for module in pkgutil.iter_modules(commands.__path__):
@@ -103,9 +107,19 @@ def _call(command: Command, shared: Iterable[SharedOption], values: Mapping[str,
         print_source(settings, sends_requests="source" in values)
         given |= {"settings": settings, "overrides": overrides}
     names = inspect.signature(command.call).parameters
-    rows: Any = command.call(**{name: value for name, value in given.items() if name in names})
-    if rows is not None:
-        write_rows("", command.columns, rows)
+    places = {name: values[name] for name in ("source", "home") if values.get(name)}
+    with printing(partial(_describe_command_here, places)):
+        rows: Any = command.call(**{name: value for name, value in given.items() if name in names})
+        if rows is not None:
+            write_rows("", command.columns, rows)
+
+
+def _describe_command_here(places: Mapping[str, str], advice: Advice) -> str:
+    """Returns the call as it is typed, with the source and the home that the running command was given."""
+    row = find_commands().get(advice.command)
+    taken = {option.name for option in row.options} if isinstance(row, Command) else set()
+    here = {name: place for name, place in places.items() if name in taken}
+    return describe_command(replace(advice, options={**advice.options, **here}))
 
 
 class _CommandsOnDemand(UserDict[str, Any]):
@@ -238,6 +252,8 @@ def _print_error(error: CcPipelineError) -> None:
     if not isinstance(error, EnvironmentFault):
         console_err.print(coloured(("error:", "bold red"), f" {error}"))
         return
-    console_err.print(coloured(("error:", "bold red"), f" {error.problem}"))
-    if error.advice:
-        console_err.print(coloured(("what to do:", "bold"), f" {error.advice}"))
+    # the advice as it was printed where the command ran
+    problem, _, advice = str(error).partition("\n")
+    console_err.print(coloured(("error:", "bold red"), f" {problem}"))
+    if advice:
+        console_err.print(coloured(("what to do:", "bold"), f" {advice}"))

@@ -13,7 +13,13 @@ import pyarrow as pa
 from cc_pipeline.advice import advise, option
 from cc_pipeline.capture_columns import CAPTURE, NO_STATUS
 from cc_pipeline.errors import EnvironmentFault, Incomplete
-from cc_pipeline.export.files import ExportedTable, open_scratch_folder, whole_file, write_export_documents
+from cc_pipeline.export.files import (
+    ExportedTable,
+    open_scratch_folder,
+    refuse_empty,
+    whole_file,
+    write_export_documents,
+)
 from cc_pipeline.export.format import RecordsRequest, Written
 from cc_pipeline.export.stored_state import StoredState
 from cc_pipeline.export.wacz import Page, Wacz, write_wacz
@@ -48,6 +54,8 @@ def write_wacz_export(request: RecordsRequest) -> Written:
     out = request.out
     with open_scratch_folder(out) as scratch, whole_file(out) as path:
         wacz, ledger = _write_wacz(request.workspace, request.state, request.crawls, path, scratch)
+        if not wacz.records:
+            refuse_empty(out)
     lost = {name: count for name, count in ledger.outcomes.items() if name != "fetched"}
     if wacz.left_out:
         lost["left out"] = wacz.left_out

@@ -14,7 +14,7 @@ from cc_pipeline.api import user_input
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, HOME, Command
 from cc_pipeline.cli.commands.index import open_catalog
-from cc_pipeline.cli.output import choose_format, console, warn
+from cc_pipeline.cli.output import choose_format, console, notice, warn
 from cc_pipeline.settings import Settings
 
 
@@ -34,7 +34,7 @@ def crawls(
     for crawl in all_crawls[: limit or None]:
         yield crawl.id, crawl.era, _format_time(crawl.started), _format_time(crawl.ended), crawl.name
     if limit and len(all_crawls) > limit:
-        console.print(f"{len(all_crawls) - limit:,} more: {advise('crawls', limit=0)}")
+        notice(f"{len(all_crawls) - limit:,} more: {advise('crawls', limit=0)}")
 
 
 def _format_time(moment: datetime | None) -> str:

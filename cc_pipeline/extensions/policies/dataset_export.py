@@ -15,7 +15,14 @@ from cc_pipeline.documents.html.text import ISO_639_3
 from cc_pipeline.errors import UserInputError, disk_trouble
 from cc_pipeline.export import table_files
 from cc_pipeline.export.cards import DatasetDescription
-from cc_pipeline.export.files import README, files_in, open_scratch_folder, whole_folder, write_export_documents
+from cc_pipeline.export.files import (
+    README,
+    files_in,
+    open_scratch_folder,
+    refuse_empty,
+    whole_folder,
+    write_export_documents,
+)
 from cc_pipeline.export.provenance import gather_provenance
 from cc_pipeline.export.stored_state import read_published_state
 from cc_pipeline.extensions.policies.card import card_sections
@@ -76,6 +83,8 @@ def make_dataset(
         with translate_errors(settings.published_path):
             filtered = filter_pages(connection, pages.sql, recipe, scratch)
             unread = unread_robots_note(connection, recipe.respect)
+        if not filtered.kept_pages:
+            refuse_empty(out)
         sheet, datasheet_document = build_datasheet(filtered, recipe)
         with open_workspace(settings) as workspace:
             state = read_published_state(connection, selected_targets, ids)

@@ -126,9 +126,12 @@ def test_a_recipe_that_cannot_be_is_refused(cli: Cli, home: Path, tmp_path: Path
     out = tmp_path / "out"
     for words in (("-l", "klingon"), ("--rules", "fineweb3"), ("--near", "0.2"), ("--words", "9..3")):
         assert cli("dataset", *words, "--out", out, "--home", home).status == 1
+    assert cli("dataset", "-c", "1999", "--out", out, "--home", home).status == 1
     assert not out.exists()
-    said = cli("dataset", "-l", "zho", "--words", "99999..", "--out", out, "--home", home)
+    nothing = ("dataset", "-l", "zho", "--words", "99999..", "--out", out, "--home", home)
+    said = cli(*nothing)
     assert said.status == 0 and "no page is left" in said.err
+    assert (cli(*nothing).status, "was kept as it is" in cli(*nothing).err) == (1, True)
 
 
 @pytest.mark.process

@@ -40,7 +40,7 @@ def test_a_list_is_read_by_its_lines(cli: Cli, world: World, tmp_path: Path) -> 
     assert [Path(line).name for line in said.out.split()] == ["example.com.html"]
     (tmp_path / "sites.txt").write_text("example.com\nexample.org\n")
     said = cli("report", f"@{tmp_path / 'sites.txt'}", "--out", "x.html", "--home", world.home)
-    assert (said.status, said.err.startswith("error: --out names one file")) == (1, True)
+    assert (said.status, said.err.startswith("error: out names one file")) == (1, True)
 
 
 def test_changes_are_said_and_written_alike(cli: Cli, rich: Path, tmp_path: Path) -> None:
