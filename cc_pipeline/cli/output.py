@@ -88,29 +88,39 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     """Prints a table that fits the screen, with right-aligned numbers, wrapped texts and no empty columns. If there are
     too many columns for that, prints one value per line."""
     values = [list(row) for row in rows]
-    filled_places = [
+    filled = [
         place for place in range(len(columns)) if not values or any(row[place] not in (None, "") for row in values)
     ]
-    columns, values = (
-        [columns[place] for place in filled_places],
-        [[row[place] for place in filled_places] for row in values],
-    )
+    values = [[row[place] for place in filled] for row in values]
     # text from pages is escaped and never markup
     texts = [[escape_controls(_table_cell(value), one_line=True) for value in row] for row in values]
     # column names have underscores, as in SQL; in a narrow table they are wrapped at spaces
-    for names, breaks in ((columns, "\n"), (columns, " "), ([name.replace("_", " ") for name in columns], " ")):
-        widths, is_squeezed = _fit_widths([name.split(breaks) for name in names], texts)
-        if not is_squeezed:
-            break
+    names = [columns[place] for place in filled]
+    widths, is_squeezed = _fit_widths([[name] for name in names], texts)
+    if is_squeezed:
+        names = [name.replace("_", " ") for name in names]
+        widths, is_squeezed = _fit_widths([name.split() for name in names], texts)
     if title:
         console.print(Text(title, style="italic"))  # as a title of the table it would be wrapped to the table's width
     if is_squeezed and max(widths) < _MIN_FOLDED_WIDTH:
-        _show_vertically(columns, texts, "fold")
+        _show_vertically(names, texts, "fold")
+    else:
+        _show_grid(names, texts, widths, _find_numeric(values, len(names)), "fold")
+
+
+def show_truncated(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Prints rows with truncated cells on a terminal: as a table, or one value per line if there are many columns."""
+    texts = [[escape_controls(_cell(value), one_line=True) for value in row] for row in rows]
+    if len(columns) * (_MIN_COLUMN_WIDTH + _COLUMN_GAP) > console.width:
+        _show_vertically(columns, texts, "ellipsis")
         return
-    numeric = [
-        bool(values) and all(isinstance(row[place], int | float) for row in values) for place in range(len(names))
-    ]
-    _show_grid(names, texts, widths, numeric, "fold")
+    widths, _ = _fit_widths([[name] for name in columns], texts)
+    _show_grid(columns, texts, widths, _find_numeric(rows, len(columns)), "ellipsis")
+
+
+def _find_numeric(rows: Sequence[Sequence[object]], count: int) -> list[bool]:
+    """Returns for each column whether it has numbers and nothing else."""
+    return [bool(rows) and all(isinstance(row[place], int | float | None) for row in rows) for place in range(count)]
 
 
 def _show_grid(
@@ -165,19 +175,6 @@ def show_indented(label: Text, text: str) -> None:
     row.add_column(overflow="fold")
     row.add_row(label, Text(text))
     console.print(row)
-
-
-def show_truncated(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Prints rows with truncated cells on a terminal: as a table, or one value per line if there are many columns."""
-    texts = [[escape_controls(_cell(value), one_line=True) for value in row] for row in rows]
-    if len(columns) * (_MIN_COLUMN_WIDTH + _COLUMN_GAP) > console.width:
-        _show_vertically(columns, texts, "ellipsis")
-        return
-    widths, _ = _fit_widths([[name] for name in columns], texts)
-    numeric = [
-        bool(rows) and all(isinstance(row[place], int | float | None) for row in rows) for place in range(len(columns))
-    ]
-    _show_grid(columns, texts, widths, numeric, "ellipsis")
 
 
 def _table_cell(value: object) -> str:

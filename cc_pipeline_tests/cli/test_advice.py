@@ -55,9 +55,7 @@ CASES = {
     "a blocked page": Case(
         "extraction/blocklist.py", f"get example.com -c {NEW} --format json", "{", before="targets block example.com"
     ),
-    "a target that was not run": Case(
-        "api/user_input.py", "export example.org --table captures --out out.csv", "captures"
-    ),
+    "a target that was not run": Case("api/user_input.py", "export set:six --table captures --out out.csv", "captures"),
     "records of an empty home": Case("api/export.py", "export example.org --out out.wacz", "are here", fresh=True),
     "never fetched": Case("extraction/refetch.py", f"run example.com -c {OLD} --refetch", "fetched"),
     "no key bounds": Case("cli/commands/plan.py", f"plan example.com -c {OLD} --index parquet", "lookup"),

@@ -127,8 +127,7 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
     assert int(report["set:duo"][1]) == int(report["set:duo"][2]) > 0
     assert "no crawl of this run has captures of exmaple.com; did you mean example.com?\n" in first.out
     assert "so this home does not keep them: exmaple.com\n" in first.out
-    assert "2 of the 3 members of set:duo" in first.out
-    assert "      no-such.net\n      nothing-here.org\n" in first.out
+    assert "captures of 2 of 3 members of set-duo: no-such.net; nothing-here.org.\n" in first.out
     assert "crawldiagnostics and robotstxt were not requested" in " ".join(first.shown.split())
     assert "page_text" not in first.out
     again = cli(*asked, "--details")
@@ -189,10 +188,10 @@ def test_a_range_is_made_crawl_by_crawl(
     assert first.startswith(f"1 of 2  {NEW}: 0 of 2 targets, 0 captures, 0 new, "), "the newest first"
     assert second.startswith(f"2 of 2  {OLD}: 1 of 2 targets, 1 capture, 1 new, ")
     assert published_once.split()[0] == "cc.duckdb"
-    assert titles.split() == ["target", "crawls", "captures", "new", "fetched", "pending", "lost"]
-    assert found.split() == [only_old, "1", "1", "1", "1", "0", "0"]
-    words = "this home does not keep 1 of them, which are new: exmaple.com"
-    assert absent == f"note: no crawl of this run has captures of 1 target; {words}"
+    assert titles.split() == ["target", "crawls", "captures", "new", "pending", "lost"]
+    assert found.split() == [only_old, "1", "1", "1", "0", "0"]
+    words = "1 new target, so this home does not keep them: exmaple.com"
+    assert absent == f"note: no crawl of this run has captures (subset warc) of {words}"
     with open_instance(load_settings({}, home=str(home))) as instance:
         made = instance.fetch_materializations(OWN_HOME.key("warehouse"), limit=9).records
     assert len(made) == 2, "at once where there was none, and at the end"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -22,11 +22,9 @@ from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import ConsoleReporter, notice, progress_bars, write_rows
 from cc_pipeline.cli.run_report import (
     PARTITION_COLUMNS,
-    note,
     print_crawl_line,
     print_home_totals,
-    print_run_summary,
-    print_summary_of_crawls,
+    print_summary,
     shorten_definition,
     warn_if_not_compiled,
 )
@@ -36,9 +34,7 @@ from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
-    from cc_pipeline.extraction.crawl_plan import PartitionChange
     from cc_pipeline.extraction.refetch import Refetch
-    from cc_pipeline.lake.slice import Slice
 
 #: Maximum number of targets named in an error.
 _MAX_NAMED = 20
@@ -115,35 +111,28 @@ def run(
     requested = _requested_targets(settings, targets or (), watched)
     warn_if_not_compiled(settings)
     settings = confirm_choices(settings, yes=yes)
-    changes: dict[Slice, PartitionChange] = {}
-
     parts: list[Part] = []
 
     def report_part(part: Part) -> None:
-        changes.update(part.changes)
-        if part.position[1] > 1 or parts:
-            parts.append(part)
+        parts.append(part)
+        if part.position[1] > 1:
             print_crawl_line(part)
-            return
-        print_run_summary(part.settings, part.changes, part.targets, part.forgotten)
-        for note_text in part.notes:
-            note(note_text)
 
     with use_reporter(ConsoleReporter(details=details)):
         troubles = run_targets(settings, crawl, requested, yes=yes, on_part=report_part)
-    if parts:
-        print_summary_of_crawls(parts, details=details)
+    print_summary(parts, details=details)
     if details:
         print_home_totals(settings)
     for trouble in troubles:
         raise trouble
     # with index gaps, it is unknown whether a target is in no crawl
     if not settings.max_index_gaps:
-        _refuse_unfound(requested, changes)
+        _refuse_unfound(requested, parts)
 
 
-def _refuse_unfound(targets: Sequence[Target], changes: Mapping[Slice, PartitionChange]) -> None:
+def _refuse_unfound(targets: Sequence[Target], parts: Sequence[Part]) -> None:
     """Raises ``UserInputError`` if no target was found in any crawl."""
+    changes = {slice_: change for part in parts for slice_, change in part.changes.items()}
     found_slugs = {slice_.target for slice_, change in changes.items() if change.after.captures}
     run_slugs = {slice_.target for slice_ in changes}
     unfound = [shorten_definition(target) for target in targets if target.slug in run_slugs - found_slugs]

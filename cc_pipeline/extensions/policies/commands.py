@@ -15,7 +15,7 @@ from cc_pipeline.api.target_runs import Part
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.output import row_format, show_export, write_rows
-from cc_pipeline.cli.run_report import print_run_summary
+from cc_pipeline.cli.run_report import print_summary
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.settings import Settings
@@ -63,7 +63,7 @@ def policies(
 
     def print_part(part: Part) -> None:
         if row_format() == "table":  # a program reads the rows of the answer alone
-            print_run_summary(part.settings, part.changes, part.targets, part.forgotten)
+            print_summary([part])
 
     faults = read_policies(settings, crawls, requested_targets, yes=yes, on_part=print_part)
     try:
