@@ -34,7 +34,7 @@ def run(
         return Part(settings, targets, {}, frozenset(), ()), None
 
     monkeypatch.setattr(target_runs, "_resolve_selection", lambda *_: (tuple(CRAWLS), True))
-    monkeypatch.setattr(target_runs, "_run_part", part)
+    monkeypatch.setattr(target_runs, "run_part", part)
     monkeypatch.setattr(target_runs, "_publish", lambda _: None)
     on_part = (parts if parts is not None else []).append
     troubles = run_targets(load_settings({}, home=str(home)), ["all"], [parse_target("example.com")], on_part=on_part)

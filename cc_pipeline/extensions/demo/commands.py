@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from cc_pipeline import progress
-from cc_pipeline.api.target_runs import materialize
+from cc_pipeline.api.target_runs import run_part
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli.output import coloured, console, progress_bars
 from cc_pipeline.cli.run_report import print_home_totals, warn_if_not_compiled
@@ -52,7 +52,7 @@ def demo(
     targets = [parse_target(text) for text in _targets(mini_crawl.domains())]
     watch_list.add(settings.watch_list_path, targets)
     console.print(coloured(("2 of 3", "bold"), " the whole graph, materialized through Dagster"))
-    fault = materialize(settings, crawls, targets)
+    _, fault = run_part(settings, crawls, targets, {}, None, short_ways=False)
     if fault is not None:
         raise fault
     console.print(coloured(("3 of 3", "bold"), " what it found"))
