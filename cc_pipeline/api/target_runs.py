@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,6 +49,12 @@ _INDEX_FILES = 300
 _MAX_FAILURES_IN_A_ROW = 5
 
 
+#: The columns of a row for each crawl and target.
+PARTITION_COLUMNS = ("crawl", "target", "change", "captures", "new", "pending", "lost")
+#: The most characters of a target's definition in a row or a note.
+_MAX_DEFINITION_CHARS = 120
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """The result of a run in some of its crawls: changes by slice, in the order of the crawls. ``forgotten`` are the
@@ -64,6 +70,34 @@ class Part:
     position: tuple[int, int] = (1, 1)
     seconds: float = 0.0
     unsearched: tuple[str, ...] = ()
+
+
+def list_partitions(changes: Mapping[Slice, PartitionChange], targets: Iterable[Target]) -> list[Sequence[object]]:
+    """Returns a row for each changed slice, with ``PARTITION_COLUMNS``. The change is new, updated, same or not run."""
+    definitions = {target.slug: shorten_definition(target) for target in targets}
+    return [
+        (slice_.crawl, definitions[slice_.target], change.change, *count_captures([change]))
+        for slice_, change in changes.items()
+    ]
+
+
+def count_captures(changes: Iterable[PartitionChange]) -> tuple[int, int, int, int]:
+    """Returns the numbers of captures, and of new, pending and lost ones. Captures without a plan are pending too."""
+    all_changes = list(changes)
+    return (
+        sum(change.after.captures for change in all_changes),
+        sum(change.after.captures - change.before.captures for change in all_changes),
+        sum(change.after.captures - change.after.fetched - change.after.lost for change in all_changes),
+        sum(change.after.lost for change in all_changes),
+    )
+
+
+def shorten_definition(target: Target) -> str:
+    """Returns the definition of a target, cut if it is long."""
+    text = target.definition
+    if len(text) <= _MAX_DEFINITION_CHARS:
+        return text
+    return f"{text[:_MAX_DEFINITION_CHARS]}… ({len(target.members):,} members)"
 
 
 def run_targets(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from cc_pipeline import describe_missing_modules
 from cc_pipeline.advice import advise, option
+from cc_pipeline.api.target_runs import PARTITION_COLUMNS, count_captures, list_partitions, shorten_definition
 from cc_pipeline.cli.output import console, notice, row_format, write_rows
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.home import read_note
@@ -26,12 +27,8 @@ _MAX_ROWS = 40
 _MAX_NOTES = 2
 #: The most targets, or members of a set, that a note names.
 _MAX_NAMED = 20
-#: The most characters of a target's definition in a table or note.
-_MAX_DEFINITION_CHARS = 120
 _LOST_QUERY: Final = "SELECT url, reason, detail FROM ledger WHERE outcome = 'lost'"
 _MISMATCH_QUERY: Final = "SELECT url, digest_check FROM ledger WHERE digest_check = 'mismatch'"
-#: The columns of a row for each crawl and target.
-PARTITION_COLUMNS: Final[tuple[str, ...]] = ("crawl", "target", "change", "captures", "new", "pending", "lost")
 _TARGET_COLUMNS: Final = ("target", "crawls", "captures", "new", "pending", "lost")
 
 
@@ -50,7 +47,7 @@ def print_crawl_line(part: Part) -> None:
     if part.unsearched:
         return
     found_slugs = {slice_.target for slice_, change in part.changes.items() if change.after.captures}
-    captures, new, pending, lost = _count_captures(part.changes.values())
+    captures, new, pending, lost = count_captures(part.changes.values())
     crawl = next(iter(part.changes)).crawl if part.changes else "nothing to do"
     remainder = "".join(f", {count:,} {state}" for state, count in (("pending", pending), ("lost", lost)) if count)
     if unrun := sum(change.change == "not run" for change in part.changes.values()):
@@ -60,7 +57,7 @@ def print_crawl_line(part: Part) -> None:
         f"{format_count(captures, 'capture')}, {new:,} new{remainder}, {part.seconds:.0f} s"
     )
     if row_format() != "table":
-        _write_partitions(part.changes, {target.slug: target for target in part.targets})
+        _write_partitions(part.changes, part.targets)
 
 
 def print_summary(parts: Sequence[Part], *, details: bool = False) -> None:
@@ -90,10 +87,10 @@ def _print_subset(parts: Sequence[Part], *, details: bool) -> None:
     is_table = row_format() == "table"
     if is_table and (is_many or len(changes) > _MAX_ROWS):
         if details:
-            _write_partitions(changes, by_slug)
+            _write_partitions(changes, by_slug.values())
         _write_targets(changes, by_slug, details=details)
     elif not is_many:
-        _write_partitions(changes, by_slug)
+        _write_partitions(changes, by_slug.values())
     forgotten = {slug for part in parts for slug in part.forgotten}
     _note_absent_targets(settings, changes, by_slug, forgotten, details=details)
     # members are counted over all subsets: the run that fetched their pages has reported them
@@ -102,12 +99,8 @@ def _print_subset(parts: Sequence[Part], *, details: bool) -> None:
     _print_missing_captures(settings, changes)
 
 
-def _write_partitions(changes: Changes, by_slug: Mapping[str, Target]) -> None:
-    rows = [
-        (slice_.crawl, shorten_definition(by_slug[slice_.target]), change.change, *_count_captures([change]))
-        for slice_, change in changes.items()
-    ]
-    write_rows("what this run did", PARTITION_COLUMNS, rows)
+def _write_partitions(changes: Changes, targets: Iterable[Target]) -> None:
+    write_rows("what this run did", PARTITION_COLUMNS, list_partitions(changes, targets))
 
 
 def _write_targets(changes: Changes, by_slug: Mapping[str, Target], *, details: bool) -> None:
@@ -130,18 +123,7 @@ def _write_targets(changes: Changes, by_slug: Mapping[str, Target], *, details: 
 def _sum_changes(changes: Changes) -> tuple[int, ...]:
     """Returns the numbers of crawls with captures, captures, and new, pending and lost ones."""
     crawls = {slice_.crawl for slice_, change in changes.items() if change.after.captures}
-    return len(crawls), *_count_captures(changes.values())
-
-
-def _count_captures(changes: Iterable[PartitionChange]) -> tuple[int, int, int, int]:
-    """Returns the numbers of captures, and of new, pending and lost ones. Captures without a plan are pending too."""
-    all_changes = list(changes)
-    return (
-        sum(change.after.captures for change in all_changes),
-        sum(change.after.captures - change.before.captures for change in all_changes),
-        sum(change.after.captures - change.after.fetched - change.after.lost for change in all_changes),
-        sum(change.after.lost for change in all_changes),
-    )
+    return len(crawls), *count_captures(changes.values())
 
 
 def _note_absent_targets(
@@ -229,14 +211,6 @@ def print_home_totals(settings: Settings) -> None:
 def note(text: str) -> None:
     """Prints a note under a report."""
     console.print(f"note: {text}", soft_wrap=True, style="yellow")
-
-
-def shorten_definition(target: Target) -> str:
-    """Returns the definition of a target, cut if it is long."""
-    text = target.definition
-    if len(text) <= _MAX_DEFINITION_CHARS:
-        return text
-    return f"{text[:_MAX_DEFINITION_CHARS]}… ({len(target.members):,} members)"
 
 
 def _count_ledger(settings: Settings, changes: Changes) -> tuple[int, int, int, int]:

@@ -14,18 +14,16 @@ from cc_pipeline.api.choices import confirm_choices
 from cc_pipeline.api.lookups import open_lookup
 from cc_pipeline.api.reporter import use_reporter
 from cc_pipeline.api.run_steps import run_step
-from cc_pipeline.api.target_runs import Part, run_targets
+from cc_pipeline.api.target_runs import PARTITION_COLUMNS, Part, run_targets, shorten_definition
 from cc_pipeline.api.user_input import read_targets
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import ConsoleReporter, notice, progress_bars, write_rows
 from cc_pipeline.cli.run_report import (
-    PARTITION_COLUMNS,
     print_crawl_line,
     print_home_totals,
     print_summary,
-    shorten_definition,
     warn_if_not_compiled,
 )
 from cc_pipeline.commoncrawl.target import Target

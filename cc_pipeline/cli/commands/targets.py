@@ -12,11 +12,11 @@ import typer
 
 from cc_pipeline.advice import advise
 from cc_pipeline.api import user_input
+from cc_pipeline.api.target_runs import shorten_definition
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command, Group
 from cc_pipeline.cli.output import console, notice, progress_bars, write_rows
-from cc_pipeline.cli.run_report import shorten_definition
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
