@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cc_pipeline.advice import ANY, advise
+from cc_pipeline.advice import ANY, advise, option
 from cc_pipeline.api.run_steps import build_indexes, find_agreed_builds, harvest_despite_gaps, run_step
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command, Group
-from cc_pipeline.cli.output import console, notice, progress_bars, warn
+from cc_pipeline.cli.output import notice, progress_bars, write_rows
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cc_pipeline.workspace.source_files import SourceFile
     from cc_pipeline.workspace.workspace import Workspace
 
+_CAPTURE_COLUMNS = ("target", "crawl", "captures")
 _Rows = Sequence[Sequence[object]]
 _FILE_COLUMNS = ("file", "crawl", "partition key", "rows", "unreadable ranges", "reason")
 
@@ -74,35 +75,18 @@ def add_captures(
             f"{', '.join(COLUMN_ALIASES)}"
         )
     added = add(settings, file, name, columns=columns, extend=extend, replace=replace)
-    for row, reason in sorted(added.wrong.first):
-        warn(f"row {row:,}: {reason}")
-    counts = added.counts
-    console.print(
-        f"{added.target.definition}: {format_count(sum(added.held.values()), 'capture')} in "
-        f"{format_count(len(added.held), 'crawl')}, {counts.new:,} "
-        f"new, {counts.changed if replace else 0:,} changed, {counts.unmatched if replace else 0:,} removed"
-    )
-    if counts.changed and not replace:
-        notice(
-            f"{format_count(counts.changed, 'existing capture', 'have')} other values in {file}; the existing values "
-            "were kept, and --replace overwrites them"
-        )
-    if counts.repeats:
-        notice(
-            f"{format_count(counts.repeats, 'row')} of {file} had the location of another row; each capture was "
-            "added once"
-        )
-    if added.blocked:
-        notice(
-            f"{format_count(added.blocked, 'capture', 'are')} of blocked sites, or have no URL to compare with "
-            "blocked sites: no run fetches these captures"
-        )
-    console.print(str(added.run), soft_wrap=True)
+    for note in added.notes:
+        notice(note)
+    notice(f"to fetch them: {added.run}")
+    write_rows("", _CAPTURE_COLUMNS, [(added.target.definition, *crawl) for crawl in added.held.items()])
     if added.wrong.count:
         raise Incomplete(
             f"{format_count(added.wrong.count, 'row')} of {file} could not be used",
-            f"The first {len(added.wrong.first)} are printed above with the reason; all other rows were added. Correct "
-            "these rows, then give the file again with --add.",
+            option(
+                add=True,
+                sentence=f"The first {len(added.wrong.first)} are printed above with the reason; all other rows were "
+                "added. Correct these rows, then give the file again with {}.",
+            ),
         )
 
 
@@ -229,6 +213,6 @@ COMMANDS = {
         FEATURES,
         70,
     ),
-    "files captures": Command(add_captures, options=options.REMOTE),
+    "files captures": Command(add_captures, options=options.REMOTE, columns=_CAPTURE_COLUMNS),
     "files add": Command(add_files, options=options.REMOTE, columns=_FILE_COLUMNS),
 }
