@@ -182,7 +182,7 @@ def test_years_of_crawls_are_counted_and_one_that_cannot_be_read_does_not_hide_t
     asked = ("lookup", "example.com", "-c", "all", "--index", "auto", "--source", bucket, "--home", tmp_path / "home")
     said = cli(*asked, "--format", "csv", "--columns", "crawl,url")
     assert said.status == 3
-    assert f"Search them again: -c {OLD}" in said.told
+    assert f"Search them again: --crawl {OLD}" in said.told
     assert {row["crawl"] for row in csv.DictReader(io.StringIO(said.out))} == {NEW, ARC}
     assert cli(*asked, "--out", out).status == 3
     assert not out.exists()
