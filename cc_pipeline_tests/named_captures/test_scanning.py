@@ -32,7 +32,7 @@ _KNOWN_SINCE_2018 = {
 def scanned(question: LookupRequest, where: str, out: Path) -> pa.Table:
     """What a scan gives."""
     tables: list[pa.Table] = []
-    scan(question, where, out, tables.append, harvest=False)
+    scan(question, where, out, tables.append)
     delete_parts(out)
     return pa.concat_tables(tables) if tables else pa.table({"url": []})
 
@@ -102,7 +102,7 @@ def test_parts_of_other_subsets_are_not_gone_on_with(bucket: Bucket, tmp_path: P
     for subset in ("warc", "robotstxt"):
         harvest(workspace_of(bucket[0], settings.home, subsets=(subset,)))
     with open_lookup(settings, (), [NEW]) as question:
-        scan(question, where, out, lambda rows: None, harvest=False)
+        scan(question, where, out, lambda rows: None)
     with open_lookup(replace(settings, subsets=("robotstxt",)), (), [NEW]) as question:
         with pytest.raises(UserInputError, match="results of an unfinished scan"):
             scanned(question, where, out)
