@@ -31,7 +31,7 @@ from urllib.parse import urljoin, urlsplit
 from publicsuffixlist import PublicSuffixList
 
 from benchmarks.content_model import bench_unseen
-from benchmarks.documents_odd_pages import bench_odd_pages, resiliparse_main
+from benchmarks.documents_odd_pages import bench_odd_pages, resiliparse_main, trafilatura_main
 from benchmarks.documents_structure import bench_structure
 from benchmarks.report import Report, sized, spread
 from cc_pipeline.documents import parse
@@ -42,7 +42,7 @@ from cc_pipeline.documents.charset import decode
 from cc_pipeline.documents.document2012.simhash import text_simhash
 from cc_pipeline.documents.feeds.rows import parse_feed
 from cc_pipeline.documents.html import content, tree
-from cc_pipeline.documents.html.content import Extractor, extract, main_content
+from cc_pipeline.documents.html.content import extract, main_content
 from cc_pipeline.documents.page import Limits, PageInput, ParsedPage, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
@@ -57,7 +57,7 @@ from cc_pipeline_tests.records.planned import real_captures
 from cc_pipeline_tests.world import ARC, NEW, OLD
 
 #: Metadata, links and full text; the rest is measured by itself and in ``whole_row``.
-METADATA_LINKS_TEXT = ParseOptions(main_content="none", language=False, text_simhash=False)
+METADATA_LINKS_TEXT = ParseOptions(main_content=False, language=False, text_simhash=False)
 RIVAL_EVERY = 3
 #: Of so many pages one is taken.
 _EVERY = sized(12, 1)
@@ -127,7 +127,7 @@ def bench_pages(report: Report, pages: Sequence[PageInput], repeats: int) -> Non
     hashed = timed(text_simhash, texts, repeats)
     report.figure("text_simhash", hashed.rate, unit="pages/s", note="the 2012 value, over the whole decoded page")
     whole = timed(parse_page, pages, repeats)
-    note = "with main content (fast), language, text_simhash"
+    note = "with main content, language, text_simhash"
     report.figure("whole_row", whole.rate, unit="pages/s", note=f"{note}; {spread(whole.rates)}")
     parsed = [parse_page(page, METADATA_LINKS_TEXT) for page in pages]
     batches = [parsed[at : at + BATCH] for at in range(0, len(parsed), BATCH)]
@@ -148,26 +148,20 @@ def bench_bucket(report: Report, repeats: int) -> None:
 def bench_main_content(report: Report, repeats: int) -> None:
     """Quality on gold articles and speed on the same pages."""
     pages = [page for _, page, _ in _gold()]
-    goals: tuple[tuple[Extractor, float, float | None], ...] = (
-        ("fast", 0.945, 500),
-        ("auto", 0.955, 250),
-        ("quality", 0.9634, None),
-    )
-    for extractor, goal, speed in goals:
-        extract = partial(main_content, extractor=extractor)
-        score, precision, recall = mean_f1([(extract(page) or "", truth) for _, page, truth in _gold()])
+    for name, extract_main, goal in (("ours", main_content, 0.9746), ("trafilatura", trafilatura_main, None)):
+        score, precision, recall = mean_f1([(extract_main(page) or "", truth) for _, page, truth in _gold()])
         note = f"precision {precision:.3f}, recall {recall:.3f}, {len(pages)} articles"
-        report.figure(f"main_content_{extractor}_f1", score, None, goal, note=note)
-        rate = timed(extract, pages, repeats)
-        report.figure(f"main_content_{extractor}_rate", rate.rate, None, speed, unit="pages/s", note=spread(rate.rates))
+        report.figure(f"main_content_{name}_f1", score, None, goal, note=note)
+        rate = timed(extract_main, pages, repeats)
+        report.figure(f"main_content_{name}_rate", rate.rate, unit="pages/s", note=spread(rate.rates))
 
-    bare, ours = in_turns(resiliparse_main, partial(main_content, extractor="fast"), pages, repeats)
+    bare, ours = in_turns(resiliparse_main, main_content, pages, repeats)
     report.figure("main_content_model_price", 1000 / ours.rate - 1000 / bare.rate, unit="ms", note="beside resiliparse")
 
 
 def bench_signals(report: Report, repeats: int) -> None:
     """What the columns over the main text cost."""
-    texts = [main_content(page, "fast") for _, page, _ in _gold()]
+    texts = [main_content(page) for _, page, _ in _gold()]
     size = mean(len(text or "") for text in texts)
     for name, work in (("fingerprint", fingerprint), ("quality", quality)):
         rate = timed(work, texts, repeats)
@@ -181,7 +175,7 @@ def bench_signals(report: Report, repeats: int) -> None:
 
 def _extract(markup: str, *, with_markdown: bool) -> object:
     document = tree.parse_html(markup, "", Limits(), links=False, with_tables=True)
-    return extract(document, markup, "fast", with_markdown=with_markdown)
+    return extract(document, markup, with_markdown=with_markdown)
 
 
 def bench_charset(report: Report, repeats: int) -> None:

@@ -25,17 +25,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.documents_structure import Answer, add_figures, pages
+from benchmarks.gold_pages import GoldPage
+from benchmarks.layouts import AROUND
 from benchmarks.report import Report, sized
 from cc_pipeline.documents.html import model
-from cc_pipeline.documents.html.content import Extractor, opinions
+from cc_pipeline.documents.html.content import opinion
 from cc_pipeline.documents.html.content_selection import content_of
 from cc_pipeline.documents.html.features import FeatureTable, features
 from cc_pipeline.documents.html.model import NODE, Trees, likelihoods, scored, second_features
 from cc_pipeline.documents.html.tables import Tables
 from cc_pipeline.documents.html.tree import parse_html
 from cc_pipeline.documents.page import Limits
-from cc_pipeline_tests.documents.gold import GoldPage
-from cc_pipeline_tests.documents.layouts import AROUND
 
 _WORD = re.compile(r"\w+")
 _SITE = re.compile(r"(?:www\.|blog\.)?([^.]*)")
@@ -171,12 +171,12 @@ def unseen(some: Sequence[Example], folds: int, inner: int) -> list[tuple[Trees,
     return [found[at] for at in range(len(some))]
 
 
-def answers(some: Sequence[Example], stages: Sequence[tuple[Trees, Trees]], extractor: Extractor) -> list[Answer]:
+def answers(some: Sequence[Example], stages: Sequence[tuple[Trees, Trees]]) -> list[Answer]:
     """Each page with the main content that its stages find."""
     found = []
     for each, both in zip(some, stages, strict=True):
         likely = likelihoods(each.tables, each.title, both)
-        found.append((each.page, content_of(each.tables, likely, opinions(each.page.markup, extractor)).text))
+        found.append((each.page, content_of(each.tables, likely, opinion(each.page.markup)).text))
     return found
 
 
@@ -184,8 +184,7 @@ def bench_unseen(report: Report) -> None:
     """What trees find on pages of sites that they were not fitted on."""
     some = examples(pages())
     stages = unseen(some, folds=sized(2, 5), inner=sized(2, 4))
-    for extractor in ("fast", "auto"):
-        add_figures(report, f"{extractor}_unseen", answers(some, stages, extractor))
+    add_figures(report, "unseen", answers(some, stages))
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ SOFTWARE = f"cc_pipeline/{__version__.rpartition('.')[0]}"
 
 #: The interface version of compiled modules, ``MADE_FOR`` of ``_module.h``. Both are raised when the arguments or
 #: results of a compiled function change.
-MADE_FOR = 5
+MADE_FOR = 6
 
 #: The compiled modules. Without one, its twin in Python does the same work more slowly.
 COMPILED = (

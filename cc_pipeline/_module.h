@@ -3,7 +3,7 @@
 #define CC_PIPELINE_MODULE_H
 
 /* What a module is made for, MADE_FOR of cc_pipeline/__init__.py: raised there and here with what a function takes or gives. */
-enum { MADE_FOR = 5 };
+enum { MADE_FOR = 6 };
 
 /* MODULE(name, prepare, functions…): its table of functions, and how it is made. `prepare` is called once, before anything
    else, and says 0 where all went well. */

@@ -15,8 +15,6 @@ _MARK = re.compile(r"(\d+)-(\d+)-(\d+)-([0-9a-f]{8})\Z")
 #: States of a process that has ended, and whose parent has not waited for it.
 _ENDED = ("Z", "X")
 _UNKNOWN_MACHINE = ("0", "0" * 8)
-#: Tolerance: the system tells its boot time in whole seconds.
-_CLOCK_SECONDS = 1.5
 
 
 def this_process() -> str:
@@ -44,17 +42,6 @@ def start_ticks(number: int) -> str:
         return "" if fields[0] in _ENDED else fields[19]
     except (OSError, IndexError):
         return ""
-
-
-def is_alive_since(number: int, moment: float) -> bool:
-    """Whether the process that had the id ``number`` on this machine at ``moment`` (seconds since the epoch) still
-    runs. A process that got the same id later has a later start time."""
-    ticks = start_ticks(number)
-    try:
-        boot = next(line for line in Path("/proc/stat").read_text("ascii").splitlines() if line.startswith("btime "))
-    except (OSError, StopIteration):
-        return bool(ticks)
-    return bool(ticks) and int(boot.split()[1]) + int(ticks) / os.sysconf("SC_CLK_TCK") <= moment + _CLOCK_SECONDS
 
 
 def usable_cores() -> int:

@@ -1,8 +1,7 @@
 """Every kind of fault over a whole partition: what a run makes of it, what the next one asks for, how it ends.
 
 A cell is one kind, in one scope, for one time, at one place. Its first run meets the fault, its second one, a day
-later, meets it again or not, and a third one never does. Some kinds are lies: the same wrong thing with each answer.
-The suite runs some cells, ``faulttable.py`` all of them.
+later, meets it again or not, and a third one never does.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
-from cc_pipeline_tests.faultserver import FAULT_KINDS, LIE_FAULTS, FaultServer, Hit, Rule
+from cc_pipeline_tests.faultserver import FaultServer, Hit, Rule
 from cc_pipeline_tests.world import harvest, notes_of
 
 CRAWL: Final = "CC-MAIN-2024-22"
@@ -96,14 +95,6 @@ class RunFigures:
     requests: int
     bound: int | None
 
-    def told(self) -> str:
-        """For a table: the exit status, and what is not here."""
-        parts = [f"{self.pending} pending"] if self.pending else []
-        parts += [f"asked {self.asks} of 3 times"] if self.pending and self.asks else []
-        parts += [f"{self.lost} lost"] if self.lost else []
-        parts += [f"{self.mismatched} other payloads"] if self.mismatched else []
-        return f"{self.status}: {', '.join(parts) or 'all here'}"
-
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -152,18 +143,6 @@ class Place:
     ranges: list[PlannedRange]
     server: FaultServer | None = None
     cells: int = 0
-
-
-def cells(places: Sequence[str] = PLACES) -> Iterator[Cell]:
-    """Every cell of the matrix. A file system has no answer that is wrong only once."""
-    for place in places:
-        folder = place == "folder"
-        # what is told the same way each time is no matter of the protocol
-        lies = sorted(LIE_FAULTS) if place == "http" else []
-        for kind in FOLDER_KINDS if folder else (*FAULT_KINDS, *lies):
-            for scope in SCOPES[1:] if folder else SCOPES:
-                for time in TIMES[1:] if folder else TIMES:
-                    yield Cell(place, kind, scope, time)
 
 
 @contextmanager

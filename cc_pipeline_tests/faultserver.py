@@ -2,8 +2,7 @@
 for HTTPS, too.
 
 Two ways to run it: ``FaultServer`` on a thread of the test (its ``hits`` can be read at any time), and
-``FaultServerProcess`` as a process of its own (for benchmarks, and for clients that are killed). All kinds of
-fault are explained in faultmatrix.md.
+``FaultServerProcess`` as a process of its own (for benchmarks, and for clients that are killed).
 """
 
 from __future__ import annotations

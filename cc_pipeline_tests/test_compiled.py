@@ -16,8 +16,7 @@ import pytest
 
 import cc_pipeline
 from cc_pipeline import COMPILED
-from cc_pipeline.checks.doctor import _check_compiled
-from cc_pipeline.documents.html import tree_builder
+from cc_pipeline.checks.doctor import _check_program
 
 ROOT = Path(cc_pipeline.__file__).parents[1]
 SOURCES = sorted(Path(cc_pipeline.__file__).parent.rglob("*.c"))
@@ -92,29 +91,14 @@ def test_parts_that_are_missing_or_old_are_told_in_a_line(monkeypatch: pytest.Mo
         vars(module)["made_for"] = cc_pipeline.MADE_FOR
         monkeypatch.setitem(sys.modules, f"cc_pipeline.{name}", module)
     assert cc_pipeline.describe_missing_modules() is None
-    assert [one.level for one in _check_compiled()] == ["ok"]
+    assert [one.level for one in _check_program()] == ["ok", "ok"]
     without(monkeypatch, COMPILED[0])
     vars(sys.modules[f"cc_pipeline.{COMPILED[1]}"])["made_for"] = cc_pipeline.MADE_FOR - 1
     said = cc_pipeline.describe_missing_modules()
     assert said is not None and "\n" not in said
     assert "1 of 5 are missing, 1 of 5 are old, so pages take 7 to 9 times as long" in said
-    [finding] = _check_compiled()
+    _, finding = _check_program()
     assert (finding.level, "compiler" in finding.advice) == ("note", True)
-
-
-def test_a_parser_whose_stacks_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_builder, "READABLE", False)
-    assert "does not show its open elements" in [*_check_compiled()][-1].text
-
-
-def test_setup_says_it_each_time() -> None:
-    setup = (ROOT / ".ci" / "setup").read_text("utf-8")
-    [line] = [line for line in setup.splitlines() if "describe_missing_modules" in line]
-    assert line == setup.splitlines()[-1], "whatever was done, or was not to be done"
-    raised = line.replace("import sys, cc_pipeline;", "import sys, cc_pipeline; cc_pipeline.MADE_FOR += 1;")
-    for words, told in ((line, 0), (raised, 1)):
-        done = subprocess.run(["bash", "-euc", words], cwd=ROOT, capture_output=True, text=True, check=True)
-        assert len(done.stderr.splitlines()) == told
 
 
 #: A package with one compiled part that may fail.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -15,11 +14,9 @@ from cc_pipeline.commoncrawl.paths import parse_path_list
 from cc_pipeline.documents import parse
 from cc_pipeline.documents.page import PageInput
 from cc_pipeline.errors import DataFault, DataKind
-from cc_pipeline.extraction.whole_files import sequencefile_pages
 from cc_pipeline.index.btree.format import read_header
 from cc_pipeline.index.footers.decode import footer_length
-from cc_pipeline.workspace.source_files import SourceFile
-from cc_pipeline_tests.archive.sequencefile_writer import encode_text, write_header
+from cc_pipeline_tests.archive.sequencefile_writer import write_header
 
 GOOD = gzip.compress(b"WARC/1.0\r\nWARC-Type: resource\r\nContent-Length: 5\r\n\r\nhello\r\n\r\n", mtime=0)
 SYNC = bytes(16)
@@ -89,12 +86,3 @@ def test_a_parser_that_breaks_has_a_kind_of_its_own(monkeypatch: pytest.MonkeyPa
     with pytest.raises(DataFault) as caught:
         parse.parse_page(PageInput(crawl="c", subset="warc", url="http://example.com/", payload=b""))
     assert caught.value.kind is DataKind.PARSER_BROKE
-
-
-def test_a_fault_that_is_handed_on_keeps_its_kind(tmp_path: Path) -> None:
-    path = tmp_path / "metadata-00000"
-    path.write_bytes(sequence(records=pair(encode_text("http://example.com/"), encode_text("{}"))))
-    file = SourceFile("sequencefile", "metadata-00000", "CC-MAIN-2012")
-    (fault,) = sequencefile_pages(file, path)
-    assert isinstance(fault, DataFault)
-    assert fault.kind is DataKind.MALFORMED

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -50,42 +47,3 @@ def test_users_install_no_tools() -> None:
 def test_no_lock_names_an_address() -> None:
     for file in ("constraints.txt", "runtime.txt", "httpfs.txt", "spark.txt"):
         assert "://" not in (REPOSITORY / ".ci" / file).read_text("utf-8")
-
-
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    """What ``make lock`` reads and writes."""
-    shutil.copytree(REPOSITORY / ".ci", tmp_path / ".ci")
-    shutil.copy(REPOSITORY / "pyproject.toml", tmp_path)
-    return tmp_path
-
-
-def lock(checkout: Path) -> subprocess.CompletedProcess[str]:
-    environment = {"PATH": "/usr/bin:/bin"}
-    command = [checkout / ".ci" / "lock"]
-    return subprocess.run(
-        command, stdin=subprocess.DEVNULL, env=environment, capture_output=True, text=True, check=False
-    )
-
-
-def test_without_uv_make_lock_says_what_to_do(checkout: Path) -> None:
-    done = lock(checkout)
-    assert done.returncode == 1 and done.stderr == "uv is not here: make tools\n"
-
-
-@pytest.mark.parametrize("fails", ["spark.txt", "nothing"])
-def test_a_solve_that_fails_leaves_the_locked_sets_as_they_were(checkout: Path, fails: str) -> None:
-    uv = checkout / ".venv" / "bin" / "uv"
-    uv.parent.mkdir(parents=True)
-    script = f"""#!/bin/sh
-    cat > /dev/null
-    while [ "$1" != -o ]; do shift; done
-    echo solved > "$2"
-    case "$2" in */{fails}) exit 1;; esac
-    """
-    uv.write_text(script, "utf-8")
-    uv.chmod(0o755)
-    files = [checkout / ".ci" / f"{name}.txt" for name in ("constraints", "runtime", "httpfs", "spark")]
-    before = [path.read_bytes() for path in files]
-    assert (lock(checkout).returncode == 0) == (fails == "nothing")
-    assert [path.read_bytes() for path in files] == (before if fails != "nothing" else [b"solved\n"] * 4)

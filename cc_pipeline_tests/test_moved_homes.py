@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -59,14 +58,6 @@ def test_a_home_that_is_moved_has_what_it_had_and_goes_on(published: Path, tmp_p
     extract(workspace, "example.co.uk", crawl=OLD)
     publish(workspace)
     assert published_rows(home)["page_metadata"].total() > before["page_metadata"].total()
-
-
-def test_a_source_within_the_home_moves_with_it(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    workspace_of(home / "minicrawl", home).lake.read("crawls")
-    assert json.loads((home / "home.json").read_text())["source"] == "minicrawl"
-    home.rename(tmp_path / "moved")
-    assert load_settings({}, home=str(tmp_path / "moved")).source == str(tmp_path / "moved" / "minicrawl")
 
 
 def test_a_source_within_the_home_may_become_a_link(tmp_path: Path) -> None:

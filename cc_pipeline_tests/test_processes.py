@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
 from cc_pipeline import processes
-from cc_pipeline.processes import has_ended, is_alive_since, start_ticks, this_process
+from cc_pipeline.processes import has_ended, start_ticks, this_process
 
 
 def test_this_process_lives() -> None:
@@ -46,9 +45,3 @@ def test_nothing_is_known_where_the_system_does_not_say_which_machine_it_is(monk
 
 def test_a_process_that_never_was_did_not_start() -> None:
     assert start_ticks(2**22 + 1) == ""
-
-
-def test_a_process_that_began_later_is_another_one() -> None:
-    assert is_alive_since(os.getpid(), time.time())
-    assert not is_alive_since(os.getpid(), time.time() - 10**6)
-    assert not is_alive_since(2**22 + 1, time.time())

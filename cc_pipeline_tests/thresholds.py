@@ -1,9 +1,8 @@
-"""Every constant at which rooms that keep rows take another way, and a small value for each: so that a few captures go
+"""Constants at which rooms that keep rows take another way, and a small value for each: so that a few captures go
 the ways of a million. ``shrunk()`` sets all of them until its block ends; the code reads them when it is called."""
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,8 +16,6 @@ import cc_pipeline
 from cc_pipeline.extraction.engine import LocalEngine
 from cc_pipeline.records.orders import RecordOptions
 
-#: Rooms whose constants are all named here, in ``SHRUNK`` or in ``STAYS``.
-ROOMS: Final = ("lake", "records", "extraction", "maintenance")
 #: By module, below ``cc_pipeline``.
 SHRUNK: Final[dict[str, dict[str, Any]]] = {
     "commoncrawl.slice_slugs": {"_CLASSES": ((3, 1), (24, 4), (102_400, 16)), "_MAX_PART_MEMBERS": 8},
@@ -63,24 +60,6 @@ SHRUNK: Final[dict[str, dict[str, Any]]] = {
     "maintenance.purge": {"_FILES_AT_ONCE": 1},
     "maintenance.record_erasure": {"_COPIED_BYTES": 4 << 10, "_JOURNAL_BATCH_ROWS": 4, "_EMPTY_RECORD_BYTES": 512},
 }  # fmt: skip
-#: Names of constants of these rooms at which no row takes another way: tries, times, what is part of a format, what is
-#: shown, what is drawn, sizes beyond which there is a fault, prices, shares that people are told, and what only says
-#: how much is asked or held in a buffer at the same time.
-STAYS: Final = frozenset(
-    """
-    ASKS_UNTIL_LOST DEFAULT_ROTATION LARGEST_JOURNAL LIFE MANY_LOSSES MAX_PLANS MAX_RECORD_BYTES MIN_CAPTURES
-    MISSING_SIZE NO_TABLE RETENTION_FLOOR_HOURS RETENTION_HOURS RETENTION_SECONDS SAMPLE TRIES _ALL_MEMBERS
-    _BLINK _BUFFER _BYTES_AT_ONCE _CLOSED _CLUSTER_BYTES _COPY_FACTOR _DAY_SECONDS _DEAD_SHARE _DIGEST_HEX
-    _DIGEST_MASK _ETAGS _EXTRA _FARTHEST _FEW_FILES _FILES _FOOTER_BYTES _FORGET_SECONDS _FOR_THE_END _GROWS
-    _HAS_COMMENT _HEAD_BYTES _ID_CHARACTERS _LARGEST _LARGE_BUFFER _LOCK_WAIT_SECONDS _LONG_TEXT _MAX_ATTEMPTS
-    _MAX_BLOCK _MAX_CONDEMNED _MAX_FAILURES _MAX_KEPT_ANSWERS _MAX_KEPT_ROWS _MAX_LEASE_BYTES _MAX_LIST_BYTES
-    _MAX_NAMED_TARGETS _MAX_NOTE_BYTES _MAX_SECONDS _MAX_STEPS _MAX_SYNCED_ENTRIES _MAX_THREADS _MEMBERS
-    _MEMBER_BYTES _MIN_LABEL_LETTERS _NO_OFFSET _NO_TABLE _OPEN_ENDED_SPAN _OUTLINED_MEMBERS _PARALLEL
-    _PARALLEL_READS _PENDING_PER_THREAD _PROBES _PROOF_FILES _PROOF_SECONDS _RANDOM _RANGES_AN_EXTRA _RENEWALS
-    _RETAINED_LISTS _SAMPLE_FILES _SHOWN_FAULTS _SILENT_FILES _SUSPECT_AFTER _TRAILER _TRIES _UNKNOWN_SIZE
-    _UNPROVEN_TRIES _WIDE_SHARE
-    """.split()
-)
 #: Groups of partitions as small.
 SMALL_ENGINE: Final = LocalEngine(partitions=2, captures=40)
 
@@ -94,16 +73,6 @@ def shrunk() -> Iterator[None]:
                 for where in (module, *_importers(module, name)):
                     patch.setattr(f"cc_pipeline.{where}.{name}", small)
         yield
-
-
-def thresholds(room: str) -> Iterator[tuple[str, str]]:
-    """Module and name of each number that a room's modules hold in a constant."""
-    for module, text in _modules().items():
-        for node in ast.parse(text).body if module.split(".")[0] == room else ():
-            target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-            value = getattr(node, "value", None)
-            if isinstance(target, ast.Name) and target.id.isupper() and value is not None and _is_number(value):
-                yield module, target.id
 
 
 def _importers(module: str, name: str) -> list[str]:
@@ -120,11 +89,3 @@ def _modules() -> dict[str, str]:
     root = Path(cc_pipeline.__file__).parent
     paths = [path for path in sorted(root.rglob("*.py")) if "extensions" not in path.parts]
     return {".".join(path.relative_to(root).with_suffix("").parts): path.read_text("utf-8") for path in paths}
-
-
-def _is_number(value: ast.expr) -> bool:
-    if isinstance(value, ast.Constant):
-        return isinstance(value.value, int | float) and not isinstance(value.value, bool)
-    if isinstance(value, ast.UnaryOp):
-        return _is_number(value.operand)
-    return isinstance(value, ast.BinOp) and _is_number(value.left) and _is_number(value.right)

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import venv
 from pathlib import Path
 
@@ -48,5 +47,6 @@ def install_wheel(folder: Path, **environment: str) -> Path:
     python = project / ".venv" / "bin" / "python"
     run(*pip, "--python", python, "install", "--no-deps", "--no-index", wheel, folder=folder)
     site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", folder=folder).strip())
-    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n", "utf-8")
+    borrowed = [path for path in sys.path if path.endswith("site-packages")]
+    (site / "borrowed.pth").write_text("".join(f"{path}\n" for path in borrowed), "utf-8")
     return python.parent

@@ -147,11 +147,10 @@ class Page:
     raise ``DataFault`` if no parser succeeds.
     """
 
-    def __init__(self, nearest: Nearest, distance: timedelta | None, extractor: str) -> None:
+    def __init__(self, nearest: Nearest, distance: timedelta | None) -> None:
         from cc_pipeline.extraction.nearest_capture import read_capture_time
 
         self._nearest = nearest
-        self._extractor = extractor
         #: The captured address, and the crawl.
         self.url: str = nearest.record.url or nearest.row["url"]
         self.crawl: str = nearest.row["crawl"]
@@ -203,7 +202,7 @@ class Page:
     def _render(self, form: Form) -> bytes:
         from cc_pipeline.export.capture_forms import render_capture
 
-        return render_capture(self._nearest, form, self._extractor)[0]
+        return render_capture(self._nearest, form)[0]
 
     def __repr__(self) -> str:
         captured = "time not known" if self.captured is None else f"{self.captured:%Y-%m-%d %H:%M:%S} UTC"

@@ -3,13 +3,13 @@ program."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cc_pipeline.advice import advise
+from cc_pipeline.advice import advise, option
 from cc_pipeline.api.reporter import get_reporter
 from cc_pipeline.api.rows import MemoryRows
 from cc_pipeline.api.user_input import (
@@ -26,10 +26,8 @@ from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
+    from cc_pipeline.export.row_choice import RowChoice
     from cc_pipeline.export.stored_state import StoredState
-    from cc_pipeline.export.table_files import Selection
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -85,14 +83,18 @@ def export(
     format: str | None = None,
     tables: Sequence[str] = (),
     query: str | None = None,
-    folder: Path | None = None,
+    columns: Sequence[str] = (),
+    where: str = "",
+    limit: int = 0,
+    new: bool = False,
     allow_missing: bool = False,
     guard_formulas: bool = False,
     attribution: Attribution = NO_ATTRIBUTION,
 ) -> Export:
     """Writes data of the home to ``out``, in ``format`` or the format of its name: published tables (all or ``tables``,
-    also only rows of some targets and crawls), one query, the Parquet files of a ``folder`` that this program wrote,
-    or, with a format of records, the records of targets.
+    also only rows of some targets and crawls), one query, or, with a format of records, the records of targets.
+    ``columns``, ``where`` (a condition in SQL) and ``limit`` choose among the rows of one table or query. With ``new``
+    only rows of slices that were committed since the export that the documents of ``out`` describe.
 
     Raises ``UserInputError`` for arguments that are invalid or contradict each other, ``EnvironmentFault`` if nothing
     was published or the disk refuses, and ``Incomplete`` if records lack planned captures and ``allow_missing`` is not
@@ -105,25 +107,27 @@ def export(
         )
     format_name = format or _guess_format(out)
     check_format(format_name, tuple(FORMATS))
-    if sum(bool(choice) for choice in (tables, query, folder)) > 1:
-        raise UserInputError("tables, a query and a folder exclude each other; name one of them")
+    if tables and query:
+        raise UserInputError("tables and a query exclude each other; name one of them")
     export_format = FORMATS[format_name]
     if isinstance(export_format, RecordFormat):
-        if tables or query or folder:
-            raise UserInputError(f"the format {format_name} exports records; it takes no tables, query or folder")
+        if tables or query or columns or where or limit or new:
+            raise UserInputError(
+                f"the format {format_name} exports records; it takes no tables, query, columns, condition or limit"
+            )
         if not targets:
             raise UserInputError(f"the format {format_name} exports the records of targets: name some")
         return _export_records(settings, out, export_format, targets, crawls, allow_missing, attribution)
     if export_format.only_table:
-        if tables or folder:
-            raise UserInputError(
-                f"the format {format_name} exports {export_format.only_table}; it takes no tables and no folder"
-            )
+        if tables:
+            raise UserInputError(f"the format {format_name} exports {export_format.only_table}; it takes no tables")
         tables = () if query else (export_format.only_table,)
+    if new and (query or limit or not tables):
+        raise UserInputError(f"new rows are those of tables: name them with {option(table=None)}, and no limit")
     if query and (targets or crawls):
         raise UserInputError("a query cannot be combined with targets or crawls; filter with WHERE in the query")
-    if folder and (targets or crawls):
-        raise UserInputError("a folder is exported with all rows of its Parquet files; leave out targets and crawls")
+    from cc_pipeline.export.row_choice import RowChoice
+
     return _export_rows(
         settings,
         out,
@@ -133,8 +137,9 @@ def export(
         crawls,
         tables,
         query,
-        folder,
+        RowChoice(columns, where, limit),
         attribution,
+        new=new,
         guarded=guard_formulas,
     )
 
@@ -155,44 +160,49 @@ def _export_rows(
     crawls: Sequence[str],
     tables: Sequence[str],
     query: str | None,
-    folder: Path | None,
+    choice: RowChoice,
     attribution: Attribution,
     *,
+    new: bool,
     guarded: bool,
 ) -> Export:
     from cc_pipeline.export import table_files
     from cc_pipeline.export.cards import DatasetDescription
-    from cc_pipeline.export.files import open_scratch_folder, provenance_of
+    from cc_pipeline.export.files import open_scratch_folder
     from cc_pipeline.export.format import RowsRequest
     from cc_pipeline.export.formulas import GUARDED
+    from cc_pipeline.export.new_rows import list_exported_rows, read_exported_rows
     from cc_pipeline.export.provenance import gather_provenance
+    from cc_pipeline.export.selections import open_selections
     from cc_pipeline.export.stored_state import read_published_state
+    from cc_pipeline.lake.published_file import open_home_publication
     from cc_pipeline.workspace.workspace import open_workspace
 
-    with _open_rows(settings, folder) as connection, open_scratch_folder(out) as scratch:
+    with open_home_publication(settings) as connection, open_scratch_folder(out) as scratch, ExitStack() as stack:
         table_files.bound_memory(connection, scratch)
-        filters = [GUARDED] if format_name == "csv" and guarded else []
-        targets, crawl_ids = ([], []) if folder else resolve_home(connection, settings, domains, crawls)
-        if crawl_ids:
-            filters.append(f"crawls: {', '.join(crawl_ids)}")
-        selections: list[Selection]
-        if folder is not None:
-            filters.append(f"folder: {folder.resolve().name}")
-            selections = [table_files.select_query(connection, _build_folder_query(folder), "rows")]
-        elif query is not None:
-            selections = [table_files.select_query(connection, query)]
-            filters.append(f"query: `{' '.join(selections[0].sql.split())}`")
+        targets, crawl_ids = resolve_home(connection, settings, domains, crawls)
+        filters = [*([GUARDED] if format_name == "csv" and guarded else []), *choice.describe()]
+        filters += [f"crawls: {', '.join(crawl_ids)}"] if crawl_ids else []
+        exported = None
+        if query is not None:
+            selections = [choice.narrow(connection, table_files.select_query(connection, query))]
+            filters.append(f"query: `{' '.join(query.split())}`")
         else:
             slugs = [target.slug for target in targets]
-            selections = table_files.select_tables(connection, tables, slugs, crawl_ids)
-        table_files.keep_full_file(connection, out, [selection.sql for selection in selections])
+            earlier = read_exported_rows(out, tables, choice.where) if new else None
+            opened = open_selections(connection, settings, tables, slugs, crawl_ids, choice, earlier)
+            selections = stack.enter_context(opened)
+            if not choice.limit:
+                exported_tables = [selection.name for selection in selections]
+                exported = list_exported_rows(connection, exported_tables, choice.where, slugs, crawl_ids).as_json()
+        queries = [selection.sql for selection in selections]
+        if new and not table_files.has_rows(connection, queries):
+            return Export(out, (), make_count_rows(("name",), ()), ("no rows were committed since the last export",))
+        table_files.keep_full_file(connection, out, queries)
         card = DatasetDescription(f"{out.name}: pages of Common Crawl", attribution.creator, attribution.url)
-        if folder is not None:
-            provenance = provenance_of(folder, filters)
-        else:
-            with open_workspace(settings) as workspace:
-                state = read_published_state(connection, targets, crawl_ids)
-                provenance = gather_provenance(workspace, state, crawl_ids, filters)
+        with open_workspace(settings) as workspace:
+            state = read_published_state(connection, targets, crawl_ids)
+            provenance = replace(gather_provenance(workspace, state, crawl_ids, filters), exported=exported)
         request = RowsRequest(connection, selections, format_name, out, card, provenance, guarded)
         written = row_format.write(request)
     if not any(rows for _, rows, *_ in written.rows):
@@ -263,34 +273,6 @@ def _no_records(state: StoredState, domains: Sequence[str]) -> EnvironmentFault:
 
 def _make_export(out: Path, written: Written) -> Export:
     return Export(out, written.files, make_count_rows(written.columns, written.rows), written.notes)
-
-
-@contextmanager
-def _open_rows(settings: Settings, folder: Path | None) -> Iterator[DuckDBPyConnection]:
-    """Opens the published file; for a folder of files an empty DuckDB database."""
-
-    from cc_pipeline.lake.published_file import open_home_publication
-
-    if folder is not None:
-        from cc_pipeline.duck import connect
-
-        with connect() as connection:
-            connection.execute("SET TimeZone = 'UTC'")
-            yield connection
-        return
-    with open_home_publication(settings) as connection:
-        yield connection
-
-
-def _build_folder_query(folder: Path) -> str:
-    from cc_pipeline.lake.quoting import quote_literal
-
-    if not folder.is_dir():
-        raise UserInputError(f"there is no folder {folder}; name a folder that export wrote in parquet")
-    files = sorted(folder.glob("*.parquet"))
-    if not files:
-        raise UserInputError(f"the folder {folder} has no Parquet files; name a folder that export wrote in parquet")
-    return f"SELECT * FROM read_parquet([{', '.join(quote_literal(str(path.resolve())) for path in files)}])"
 
 
 def make_count_rows(names: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> MemoryRows:

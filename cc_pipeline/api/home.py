@@ -7,7 +7,7 @@ A method has the name, the words, the errors and the limits of its command. Noth
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,11 +20,14 @@ from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
     from cc_pipeline.api.add_captures import AddedCaptures
     from cc_pipeline.api.captures import Captures, Page
     from cc_pipeline.api.export import Export
     from cc_pipeline.api.rows import Answer, MemoryRows
     from cc_pipeline.api.target_runs import Part
+    from cc_pipeline.export.table_files import Selection
 
 Crawls = str | int | Sequence[str | int]
 Match = Literal["exact", "prefix", "host", "domain"]
@@ -175,11 +178,11 @@ class Home:
         moment = _to_utc(at) if isinstance(at, datetime) else None
         span = (moment, moment) if moment else period(at) if isinstance(at, str) else None
         settings = load_settings_without_home(self._home_folder, **self._overrides)
-        start_parser(None, settings.extractor)
+        start_parser(None)
         with use_reporter(self.reporter), open_workspace(settings) as workspace:
             named_crawls = find_named_crawls(workspace, None if crawls is None else _to_texts(crawls))
             nearest = find_nearest_capture(workspace, target, span, crawls=named_crawls, max_crawls=max_crawls)
-        page = Page(nearest, None, settings.extractor)
+        page = Page(nearest, None)
         if span is not None and page.captured is not None:
             page.distance = measure_gap(span, (page.captured, page.captured))
         if within is not None and page.distance is None:
@@ -262,17 +265,36 @@ class Home:
         return [row["name"] for row in self.sql("SELECT name FROM (SHOW TABLES) ORDER BY name")]
 
     @public
-    def table(self, name: str, targets: str | Sequence[str] = (), crawls: Crawls = ()) -> Answer:
-        """Returns a published table, or its rows of some targets and crawls. Raises ``UserInputError`` for an unknown
-        table, and for a target or crawl that this home does not have."""
+    def table(
+        self,
+        name: str,
+        targets: str | Sequence[str] = (),
+        crawls: Crawls = (),
+        *,
+        columns: str | Sequence[str] = (),
+        where: str = "",
+        limit: int = 0,
+    ) -> Answer:
+        """Returns a published table, or ``page_html``, the decoded markup of pages, or their rows of some targets and
+        crawls: ``columns``, rows that meet ``where`` (a condition in SQL), at most ``limit`` (0: all). Raises
+        ``UserInputError`` for an unknown table or column, for what is no condition on a row, and for a target or crawl
+        that this home does not have."""
+        from cc_pipeline.api.rows import Answer
         from cc_pipeline.api.user_input import resolve_home
-        from cc_pipeline.export.table_files import select_tables
+        from cc_pipeline.export.row_choice import RowChoice
+        from cc_pipeline.export.selections import open_selections
         from cc_pipeline.lake.published_file import open_for_queries
 
+        choice = RowChoice(_to_texts(columns), where, limit)
         with open_for_queries(self.settings) as connection:
-            chosen = resolve_home(connection, self.settings, _to_texts(targets), _to_texts(crawls))
-            [selection] = select_tables(connection, [name], [target.slug for target in chosen[0]], chosen[1])
-        return self.sql(selection.sql)
+            chosen, crawl_ids = resolve_home(connection, self.settings, _to_texts(targets), _to_texts(crawls))
+            slugs = [target.slug for target in chosen]
+
+            def open_table(connection: DuckDBPyConnection) -> AbstractContextManager[list[Selection]]:
+                return open_selections(connection, self.settings, [name], slugs, crawl_ids, choice)
+
+            with open_table(connection) as [selection]:
+                return Answer(self.settings, selection.sql, prepare=open_table if selection.is_streamed else None)
 
     @public
     def export(
@@ -284,7 +306,10 @@ class Home:
         format: str | None = None,
         tables: str | Sequence[str] = (),
         query: str | None = None,
-        folder: str | Path | None = None,
+        columns: str | Sequence[str] = (),
+        where: str = "",
+        limit: int = 0,
+        new: bool = False,
         allow_missing: bool = False,
         guard_formulas: bool = False,
         creator: str = "",
@@ -308,7 +333,10 @@ class Home:
                 format=format,
                 tables=_to_texts(tables),
                 query=query,
-                folder=None if folder is None else Path(folder),
+                columns=_to_texts(columns),
+                where=where,
+                limit=limit,
+                new=new,
                 allow_missing=allow_missing,
                 guard_formulas=guard_formulas,
                 attribution=Attribution(creator, url),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from cc_pipeline.addresses import scheme_of
@@ -28,6 +29,8 @@ _PREVIEW_ROWS: Final = HTML_ROWS + 1
 _QUERY: Final = 200
 #: Rows of a batch. A row of ``page_metadata`` contains all links of its page.
 _BATCH: Final = 2_000
+#: The same of relations whose rows have whole pages of HTML.
+_STREAM_BATCH: Final = 64
 
 
 class Rows(ABC):
@@ -170,10 +173,18 @@ class Answer(Rows):
     rows, but none of a lake on S3, since they would have to be fetched.
     """
 
-    def __init__(self, settings: Settings, query: str, parameters: Sequence[object] = ()) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        query: str,
+        parameters: Sequence[object] = (),
+        prepare: Callable[[DuckDBPyConnection], AbstractContextManager[object]] | None = None,
+    ) -> None:
         self._settings = settings
         self._query = query
         self._parameters = tuple(parameters)
+        #: Makes the relations that the query needs beside the published ones.
+        self._prepare = prepare
         self._first: tuple[int, MemoryRows] | None = None
 
     def _read(self) -> Iterator[Any]:
@@ -188,9 +199,11 @@ class Answer(Rows):
         queries = split_queries(connection, self._query)
         if len(queries) != 1:
             raise UserInputError(f"these are {len(queries)} queries; give one")
-        reader = connection.sql(f"FROM {queries[0]}{limit}", params=self._parameters).to_arrow_reader(_BATCH)
-        yield reader.schema
-        yield from reader
+        prepared, batch_rows = (self._prepare(connection), _STREAM_BATCH) if self._prepare else (nullcontext(), _BATCH)
+        with prepared:
+            reader = connection.sql(f"FROM {queries[0]}{limit}", params=self._parameters).to_arrow_reader(batch_rows)
+            yield reader.schema
+            yield from reader
 
     def __repr__(self) -> str:
         # a query may take minutes, and a debugger or a log reads this text without needing rows

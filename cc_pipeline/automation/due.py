@@ -78,7 +78,7 @@ class Bounds:
 
 
 def decide_backfill(
-    wanted: Iterable[Pair],
+    wanted_pairs: Iterable[Pair],
     due: Collection[Pair],
     failures: Mapping[Pair, Failures],
     *,
@@ -96,7 +96,7 @@ def decide_backfill(
     groups: dict[tuple[str, int], list[Pair]] = {}
     delayed: list[Pair] = []
     abandoned: list[Pair] = []
-    for pair in wanted:
+    for pair in wanted_pairs:
         failed = failures.get(pair)
         if pair in due and (failed is None or failed.times < MAX_FAILURES_OF_DUE):
             groups.setdefault(("repair", 0), []).append(pair)
@@ -113,11 +113,11 @@ def decide_backfill(
             pairs = groups[kind, times]
             size = 1 if times >= MAX_FAILURES - 1 else max(1, bounds.per_run // 4**times)
             for start in range(0, len(pairs), size):
-                chosen = pairs[start : start + min(size, room)] if len(runs) < bounds.runs else []
-                if chosen:
-                    runs.append(RunProposal(kind, tuple(chosen)))
-                    room -= len(chosen)
-                waiting += len(pairs[start : start + size]) - len(chosen)
+                run_pairs = pairs[start : start + min(size, room)] if len(runs) < bounds.runs else []
+                if run_pairs:
+                    runs.append(RunProposal(kind, tuple(run_pairs)))
+                    room -= len(run_pairs)
+                waiting += len(pairs[start : start + size]) - len(run_pairs)
     return BackfillDecision(tuple(runs), waiting, tuple(delayed), tuple(abandoned))
 
 
@@ -126,10 +126,10 @@ def count_failures(
 ) -> dict[Pair, Failures]:
     """Returns the failures of the pairs that are still ``wanted``, with those of runs that ended since: when each run
     ended, and the pairs that failed in it."""
-    counted = {pair: failed for pair, failed in failures.items() if pair in wanted}
+    counts = {pair: failed for pair, failed in failures.items() if pair in wanted}
     for ended, pairs in ended_runs:
         for pair in pairs:
             if pair in wanted:
-                earlier = counted.get(pair)
-                counted[pair] = Failures(1 if earlier is None else earlier.times + 1, ended)
-    return counted
+                earlier = counts.get(pair)
+                counts[pair] = Failures(1 if earlier is None else earlier.times + 1, ended)
+    return counts

@@ -22,8 +22,8 @@ _MAX_HINTS: Final = 3
 def read_known_crawls(workspace: Workspace) -> set[str]:
     """Returns the crawls that the source lists or that have data in the lake. Raises ``EnvironmentFault`` when the lake
     cannot be read."""
-    listed = {crawl.id for crawl in workspace.crawl_list.crawls} | {*crawls_found_by_name(workspace.settings)}
-    return listed | {*current_rows(workspace.lake)["crawl"].unique().to_pylist()}
+    listed_crawls = {crawl.id for crawl in workspace.crawl_list.crawls} | {*crawls_found_by_name(workspace.settings)}
+    return listed_crawls | {*current_rows(workspace.lake)["crawl"].unique().to_pylist()}
 
 
 def read_defined_slugs(lake: Lake) -> list[str]:

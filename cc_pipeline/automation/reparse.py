@@ -24,8 +24,8 @@ from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Pages per second on one core, by extractor (docs/documents.md), including reading and committing them.
-_PAGES_PER_SECOND: Final = {"fast": 120.0, "auto": 90.0, "quality": 40.0}
+#: Pages per second on one core (docs/documents.md), including reading and committing them.
+_PAGES_PER_SECOND: Final = 120
 
 
 def find_outdated(settings: Settings, slice_states: Mapping[Slice, SliceState]) -> dict[Slice, Price]:
@@ -90,7 +90,7 @@ def describe_cost(settings: Settings, costs: Mapping[Slice, Price]) -> str:
 def estimate_seconds(settings: Settings, pages: int) -> float:
     """Returns the seconds that parsing so many pages is likely to take on this machine."""
     cores = settings.workers or os.cpu_count() or 1
-    return pages / (_PAGES_PER_SECOND[settings.extractor] * cores)
+    return pages / (_PAGES_PER_SECOND * cores)
 
 
 def _agreement_path(settings: Settings) -> Path:

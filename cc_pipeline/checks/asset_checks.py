@@ -11,79 +11,27 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from cc_pipeline.checks.check import Check, check, checks_in
-from cc_pipeline.checks.scope import CheckResult, Scope, abbreviate_keys, join_results, key_of
+from cc_pipeline.checks.scope import CheckResult, Scope, join_results, key_of
 from cc_pipeline.progress import format_count, list_first
 
 if TYPE_CHECKING:
     from cc_pipeline.workspace.workspace import Workspace
 
 
-@check("crawls")
-def crawl_list_current(workspace: Workspace, _: Scope) -> CheckResult:
-    """The table has the crawls of the published list."""
-    from cc_pipeline.errors import EnvironmentFault
-    from cc_pipeline.harvesting.crawls import crawls_are_listed, known_crawls
+@check("row_groups", unit="crawl")
+def coverage(workspace: Workspace, scope: Scope) -> CheckResult:
+    """All index files of the harvested subsets were read."""
+    from cc_pipeline.checks.tables import check_coverage, examine_catalog
 
-    name = "crawl_list_current"
-    stored_ids = set(workspace.lake.read("crawls", columns=["crawl"]).column("crawl").to_pylist())
-    if not stored_ids:
-        return CheckResult(name, "ok", "the list of crawls was not read yet, so there is nothing to check")
-    try:
-        crawl_list = known_crawls(workspace)
-    except EnvironmentFault as fault:
-        return CheckResult(name, "warn", f"{format_count(len(stored_ids), 'crawl')}; {fault.problem}. {fault.advice}")
-    metrics: dict[str, int | float | str] = {
-        "crawls": len(stored_ids),
-        "listed at": f"{crawl_list.read_at:%Y-%m-%d %H:%M} UTC",
-    }
-    new = {crawl.id for crawl in crawl_list.crawls} - stored_ids
-    if crawl_list.note is not None:
-        return CheckResult(name, "warn", f"{format_count(len(stored_ids), 'crawl')}; {crawl_list.note}", metrics)
-    if new or not crawls_are_listed(workspace):
-        difference = f"adds {abbreviate_keys(new)}" if new else "has other details of the same crawls"
-        message = (
-            f"the list of crawls changed at the source: it {difference}. The next run writes it (the asset crawls)"
-        )
-        return CheckResult(name, "warn", message, metrics)
-    return CheckResult(
-        name, "ok", f"{format_count(len(stored_ids), 'crawl')}, as in the list that was read {crawl_list.age}", metrics
-    )
+    return examine_catalog(workspace, scope, "coverage", check_coverage)
 
 
-@check("index_manifest", unit="crawl")
-def as_the_catalog_expects(workspace: Workspace, scope: Scope) -> CheckResult:
-    """Each path list has every file once, in its own crawl, and as many files as the catalog was built from."""
-    from cc_pipeline.checks.tables import manifest_verdict
+@check("row_groups", unit="crawl")
+def statistics(workspace: Workspace, scope: Scope) -> CheckResult:
+    """Every row group has key bounds."""
+    from cc_pipeline.checks.tables import check_statistics, examine_catalog
 
-    return manifest_verdict(workspace, scope)
-
-
-@check("index_footers", unit="crawl")
-def every_footer_is_kept(workspace: Workspace, scope: Scope) -> CheckResult:
-    """The home has a footer of each listed index file of the selected subsets."""
-    from cc_pipeline.checks.tables import footers_verdict
-
-    return footers_verdict(workspace, scope)
-
-
-def _make_index_check(name: str, description: str) -> Check:
-    """Makes a check of the catalog. Several of them read its tables once."""
-
-    def verdict(workspace: Workspace, scope: Scope) -> CheckResult:
-        from cc_pipeline.checks.tables import index_verdict
-
-        return index_verdict(workspace, name, scope)
-
-    verdict.__doc__ = description
-    decorate = check("row_groups", name=name, unit="crawl")
-    return decorate(verdict)
-
-
-_INDEX_CHECKS: Final = (
-    _make_index_check("coverage", "All index files of the harvested subsets were read."),
-    _make_index_check("row_counts", "The rows of a file's row groups add up to the number in its footer."),
-    _make_index_check("statistics", "Every row group has key bounds."),
-)
+    return examine_catalog(workspace, scope, "row_groups", check_statistics)
 
 
 @check("captures")

@@ -1,26 +1,22 @@
-"""The checks of ``cc-pipeline doctor``, including the request budget. A finding has the state and the advice."""
+"""The findings of ``cc-pipeline doctor``: twelve topics, each with its state and the advice."""
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING
 
 import duckdb
 
 from cc_pipeline import COMPILED, describe_missing_modules
-from cc_pipeline.checks.asset_checks import stored_files
-from cc_pipeline.checks.conservation import conservation_verdict
+from cc_pipeline.checks.asset_checks import ledger_balances, nothing_missing, stored_files
 from cc_pipeline.checks.evaluate import evaluate_check
-from cc_pipeline.checks.finding import Finding
+from cc_pipeline.checks.finding import Finding, describe_fault
 from cc_pipeline.checks.home_sizes import size_findings
 from cc_pipeline.checks.outputs import publication_verdict
-from cc_pipeline.checks.tables import missing_captures_verdict
-from cc_pipeline.documents.html import tree_builder
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 from cc_pipeline.harvesting.crawls import known_crawls, probe, unknown_crawl_error
@@ -28,81 +24,62 @@ from cc_pipeline.home import format_setting, read_note
 from cc_pipeline.lake.damaged_files import find_damaged_files
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.published_file import enable_s3_reads, get_s3_location
+from cc_pipeline.maintenance.leftovers import count_purged_rows
 from cc_pipeline.maintenance.purge_plan import find_unknown_tables
 from cc_pipeline.maintenance.stored_files import VerificationReport
-from cc_pipeline.progress import format_count
+from cc_pipeline.progress import format_count, list_first
 from cc_pipeline.settings import PREFIX, Settings, choices_of, environment_value
 from cc_pipeline.transport.host_file import HostReport, read_hosts
 from cc_pipeline.transport.host_state import CAUTION
-from cc_pipeline.transport.limits import SourceLimits
 from cc_pipeline.workspace.claim import is_home_of, remembered_source
 from cc_pipeline.workspace.crawl_list import ago
-from cc_pipeline.workspace.workspace import Workspace, limits_of, open_lake, open_workspace
+from cc_pipeline.workspace.workspace import Workspace, open_lake, open_workspace
+
+if TYPE_CHECKING:
+    from cc_pipeline.checks.check import Verdict
 
 #: Free bytes below which the disk is reported: records and tables need gigabytes.
 _LOW_DISK = 5_000_000_000
 #: Files of a table above which maintenance merges them (``maintain.py``).
 _MANY_FILES = 2_000
 _MAX_NAMES = 5
-#: The level of a finding, by the severity of a check's result.
-_LEVELS: Final = {"ok": "ok", "warn": "note", "error": "bad"}
 
 
 def examine(settings: Settings) -> list[Finding]:
     """Returns all findings. Raises nothing, since a person runs it on a broken home."""
-    with open_workspace(settings) as workspace:
-        return [
-            *_check_machine(settings),
-            *_check_source(workspace),
-            *_check_tables(workspace),
-            *_check_stored_records(workspace),
-        ]
-
-
-def _check_machine(settings: Settings) -> list[Finding]:
-    """Returns the findings that need no request: Python, compiled parts, the home, the contact address, free disk
-    space, sizes, and the tables' publication."""
-    return [
-        Finding("ok", "python", f"{sys.version.split()[0]}, {sys.executable}"),
-        *_check_compiled(),
+    findings = [
+        *_check_program(),
         *_check_home(settings),
         *_check_contact(settings),
         *_check_disk(settings.home),
         *size_findings(settings.home),
-        *_check_publishing(settings),
     ]
+    with open_workspace(settings) as workspace:
+        findings += _check_source(workspace)
+        if is_home_of(settings):
+            lake = open_lake(settings)
+            findings += [*_check_tables(lake), *_check_rows(workspace), *_check_purges(lake)]
+    return [*findings, *budget_findings(settings)]
 
 
-def _check_compiled() -> Iterator[Finding]:
+def _check_program() -> Iterator[Finding]:
+    yield Finding("ok", "program", f"Python {sys.version.split()[0]}, {sys.executable}")
     warning = describe_missing_modules()
     if warning is None:
-        yield Finding("ok", "compiled", f"all {len(COMPILED)} compiled parts are here")
+        yield Finding("ok", "program", f"all {len(COMPILED)} compiled parts are installed")
     else:
         description, _, advice = warning.removeprefix("compiled parts: ").partition("; ")
-        yield Finding(
-            "note",
-            "compiled",
-            description,
-            f"{advice[:1].upper()}{advice[1:]}: make setup, or pip install --force-reinstall --no-deps cc-pipeline.",
+        advice = (
+            f"{advice[:1].upper()}{advice[1:]}: make setup, or pip install --force-reinstall --no-deps cc-pipeline."
         )
-    if not tree_builder.READABLE:
-        yield Finding(
-            "note",
-            "compiled",
-            "this version of selectolax (the HTML parser) does not show its open elements: the depth of pages is only "
-            "estimated from their markup",
-            "Install the version of selectolax that pyproject.toml names.",
-        )
+        yield Finding("note", "program", description, advice)
 
 
 def _check_home(settings: Settings) -> Iterator[Finding]:
     home_source = remembered_source(settings.home)
     if home_source is None:
-        yield Finding(
-            "note",
-            "home",
-            f"{settings.home} is no home yet; the first run makes the folder a home of {settings.source}",
-        )
+        text = f"{settings.home} is no home yet; the first run makes the folder a home of {settings.source}"
+        yield Finding("note", "home", text)
     elif not is_home_of(settings):
         advice = f"Name another folder ({PREFIX}HOME, --home), or leave out the source ({PREFIX}SOURCE, --source)."
         text = f"{settings.home} holds tables of {home_source}, and the settings name {settings.source}"
@@ -119,17 +96,16 @@ def _check_choices(settings: Settings) -> Iterator[Finding]:
         variable, home_value = environment_value(name), format_setting(value)
         if variable is not None and variable.lower() != home_value:
             text = f"this home uses {name}={home_value}, so {PREFIX}{name.upper()}={variable} is ignored"
-            yield Finding("note", "settings", text, f"To change the home: cc-pipeline settings {name}={variable}")
+            yield Finding("note", "home", text, f"To change the home: cc-pipeline settings {name}={variable}")
         else:
-            yield Finding("ok", "settings", f"this home uses {name}={home_value}")
+            yield Finding("ok", "home", f"this home uses {name}={home_value}")
 
 
 def _check_contact(settings: Settings) -> Iterator[Finding]:
     if settings.is_public and not settings.contact:
+        text = "no contact is set, so requests to Common Crawl do not say whose they are"
         advice = f"Set {PREFIX}CONTACT to your mail address or web page, so that Common Crawl can reach you."
-        yield Finding(
-            "note", "contact", "no contact is set, so requests to Common Crawl do not say whose they are", advice
-        )
+        yield Finding("note", "contact", text, advice)
     elif settings.contact:
         yield Finding("ok", "contact", settings.user_agent)
 
@@ -146,32 +122,12 @@ def _check_disk(home: Path) -> Iterator[Finding]:
         yield Finding("ok", "disk", f"{free / 1e9:.0f} GB are free on the disk of the home")
 
 
-def _check_publishing(settings: Settings) -> Iterator[Finding]:
-    lake = get_s3_location(settings)
-    if settings.publish == "none" and not settings.has_separate_lake:
-        yield Finding(
-            "bad",
-            "publishing",
-            f"{PREFIX}PUBLISH is none, and the tables are in this home only, so no cc.duckdb shows them",
-            f"Set {PREFIX}PUBLISH to views or copy.",
-        )
-    if lake is None or settings.publish != "views":
-        return
-    try:
-        with connect() as connection:
-            enable_s3_reads(connection, lake)
-    except EnvironmentFault as fault:
-        yield Finding("bad", "publishing", fault.problem, fault.advice)
-        return
-    yield Finding("ok", "publishing", f"DuckDB {duckdb.__version__} has httpfs for views over {lake.root}")
-
-
 def _check_source(workspace: Workspace) -> Iterator[Finding]:
     settings = workspace.settings
     try:
         crawl_list = known_crawls(workspace)
     except EnvironmentFault as fault:
-        yield Finding("bad", "source", fault.problem, fault.advice)
+        yield describe_fault("source", fault)
         return
     except CcPipelineError as error:
         yield Finding("bad", "source", str(error), f"Check {PREFIX}SOURCE and {PREFIX}COLLINFO, and the network.")
@@ -193,67 +149,78 @@ def _check_source(workspace: Workspace) -> Iterator[Finding]:
 
 def _check_data(workspace: Workspace, crawl: str) -> Finding:
     """Tells whether the source itself answers while the host with the crawl list does not."""
-    source, answer = workspace.settings.source, probe(workspace, crawl)
-    age_text = f" (request sent {ago(answer.answered_at)})" if answer.remembered else ""
+    answer = probe(workspace, crawl)
     if answer.state == "unknown":
-        fault = unknown_crawl_error(workspace, answer)
-        return Finding("bad", "data", fault.problem, fault.advice)
+        return describe_fault("source", unknown_crawl_error(workspace, answer))
+    age_text = f" (request sent {ago(answer.answered_at)})" if answer.remembered else ""
     availability = "exists" if answer.state == "there" else "does not exist yet"
-    return Finding("ok", "data", f"{source} answers: {crawl} {availability}{age_text}")
+    return Finding("ok", "source", f"{workspace.settings.source} answers: {crawl} {availability}{age_text}")
 
 
-def _check_tables(workspace: Workspace) -> Iterator[Finding]:
-    settings = workspace.settings
-    if not is_home_of(settings):
-        return
-    lake = open_lake(settings)
+def _check_tables(lake: Lake) -> Iterator[Finding]:
+    rows, files, tables = 0, 0, 0
     for spec in lake.specs.values():
         try:
             if damaged_files := find_damaged_files(lake, spec.name):
-                yield from (Finding("bad", spec.name, damaged.text, damaged.advice) for damaged in damaged_files)
+                yield from (Finding("bad", "tables", damaged.text, damaged.advice) for damaged in damaged_files)
                 continue
             pinned = lake.pin(spec.name)
         except CcPipelineError as error:
-            yield Finding("bad", spec.name, str(error))
+            yield describe_fault("tables", error)
             continue
-        if pinned.version < 0:
-            continue
-        text = (
-            f"{format_count(pinned.rows, 'row')} in {format_count(len(pinned.files), 'file')}, version {pinned.version}"
-        )
-        level = "note" if len(pinned.files) > _MANY_FILES else "ok"
-        yield Finding(
-            level,
-            spec.name,
-            f"{text}; so many small files make queries slow" if level == "note" else text,
-            "Merge the small files: cc-pipeline automation clean" if level == "note" else "",
-        )
+        if len(pinned.files) > _MANY_FILES:
+            text = f"{spec.name} has {len(pinned.files):,} files; so many small files make queries slow"
+            yield Finding("note", "tables", text, "Merge the small files: cc-pipeline automation clean")
+        rows, files, tables = rows + pinned.rows, files + len(pinned.files), tables + (pinned.version >= 0)
+    yield Finding(
+        "ok", "tables", f"{format_count(tables, 'table')} with {rows:,} rows in {format_count(files, 'file')}"
+    )
     yield from _check_unknown_tables(lake)
-    yield from _check_missing_records(lake)
-    yield evaluate_check(workspace, "balance", conservation_verdict)
-    yield from _check_publication(workspace)
 
 
 def _check_unknown_tables(lake: Lake) -> Iterator[Finding]:
     try:
         unknown_tables = find_unknown_tables(lake)
     except CcPipelineError as error:
-        yield Finding("bad", "tables", str(error))
+        yield describe_fault("tables", error)
         return
     for name, (reason, advice) in unknown_tables.items():
-        text = f"cc.duckdb does not show this table, and no target can be purged while it is here: {reason}"
-        yield Finding("bad", name, text, advice)
+        text = f"cc.duckdb does not show the table {name}, and no target can be purged while it is there: {reason}"
+        yield Finding("bad", "tables", text, advice)
 
 
-def _check_publication(workspace: Workspace) -> Iterator[Finding]:
-    """Tells whether ``cc.duckdb`` shows the current lake."""
-    if workspace.settings.publish != "none":
-        yield evaluate_check(workspace, "cc.duckdb", lambda *_: publication_verdict(workspace))
+def _check_rows(workspace: Workspace) -> Iterator[Finding]:
+    """Evaluates the checks of the lake's rows and files, and of ``cc.duckdb``."""
+    checks: Mapping[str, Verdict | None] = {
+        "records": nothing_missing.verdict,
+        "balance": ledger_balances.verdict,
+        "stored": stored_files.verdict,
+        "cc.duckdb": lambda *_: publication_verdict(workspace),
+    }
+    for topic, verdict in checks.items():
+        if verdict is not None:
+            yield evaluate_check(workspace, topic, verdict)
+    location = get_s3_location(workspace.settings)
+    if location is None or workspace.settings.publish != "views":
+        return
+    try:
+        with connect() as connection:
+            enable_s3_reads(connection, location)
+        yield Finding("ok", "cc.duckdb", f"DuckDB {duckdb.__version__} has httpfs for views over {location.root}")
+    except EnvironmentFault as fault:
+        yield describe_fault("cc.duckdb", fault)
 
 
-def _check_stored_records(workspace: Workspace) -> Iterator[Finding]:
-    if is_home_of(workspace.settings) and stored_files.verdict is not None:
-        yield evaluate_check(workspace, "stored", stored_files.verdict)
+def _check_purges(lake: Lake) -> Iterator[Finding]:
+    """Yields the finding on rows of purged targets that are stored until maintenance drops them, if there are any."""
+    try:
+        counts = count_purged_rows(lake)
+    except CcPipelineError:
+        return  # a finding on tables names the cause
+    if counts:
+        tables = ", ".join(f"{count:,} in {table}" for table, count in sorted(counts.items()))
+        text = f"rows of purged targets are hidden, and not deleted yet: {tables}"
+        yield Finding("note", "purges", text, "Delete them: cc-pipeline automation clean")
 
 
 def verified_finding(verification: VerificationReport) -> Finding:
@@ -273,70 +240,28 @@ def verified_finding(verification: VerificationReport) -> Finding:
         for places in verification.damaged.values()
         for (file, offset), reason in places.items()
     ]
-    ellipsis = " …" if len(damaged_records) > _MAX_NAMES else ""
     return Finding(
         "bad",
         "verified",
         f"{text}; {format_count(verification.records, 'record', 'are')} damaged: "
-        f"{'; '.join(damaged_records[:_MAX_NAMES])}{ellipsis}",
+        f"{list_first(damaged_records, _MAX_NAMES, '; ')}",
         "Fetch the damaged records again: cc-pipeline doctor --verify --all --repair.",
     )
 
 
-def _check_missing_records(lake: Lake) -> Iterator[Finding]:
-    try:
-        verdict = missing_captures_verdict(lake)
-    except CcPipelineError as error:
-        yield Finding("bad", "records", str(error))
-        return
-    if verdict.metrics["planned"]:
-        advice = "Request the pending captures now: run their targets again with cc-pipeline run."
-        level = _LEVELS[verdict.severity]
-        is_missing = verdict.metrics["pending"] or verdict.metrics["lost"]
-        share_text = f"{verdict.metrics['not here']} of the planned captures are not fetched; " if is_missing else ""
-        text = f"{share_text}{verdict.message}"
-        yield Finding(level, "records", text, advice if verdict.metrics["pending"] else "")
-
-
 def budget_findings(settings: Settings) -> Iterator[Finding]:
     """Yields a finding per host that this home has sent requests to, or one that says that none was sent yet."""
-    if settings.rate_shares > 1:
-        yield _describe_share(settings)
     try:
         hosts = read_hosts(settings.budget_path)
     except EnvironmentFault as fault:
-        yield Finding("bad", "budget", fault.problem, fault.advice)
+        yield describe_fault("budget", fault)
         return
     if not hosts:
-        yield Finding(
-            "ok",
-            "budget",
-            f"this home has sent no request to a web host or S3 yet; limits: {_describe_limits(settings)}",
-        )
-    for host in hosts:
-        yield _describe_host(host)
-
-
-def _describe_share(settings: Settings) -> Finding:
-    own_limits, total_limits = limits_of(settings), limits_of(replace(settings, rate_shares=1))
-    text = (
-        f"{settings.rate_shares} machines share the rate: {format_limits(own_limits)} here, of "
-        f"{format_limits(total_limits)} for all"
-    )
-    if own_limits.concurrency * settings.rate_shares <= total_limits.concurrency:
-        return Finding("ok", "budget", text)
-    return Finding(
-        "note",
-        "budget",
-        f"{text}; each machine sends at least one request at a time, so all together may exceed this limit",
-        f"Use at most {total_limits.concurrency} machines, and set {PREFIX}RATE_SHARES to their number.",
-    )
-
-
-def format_limits(limits: SourceLimits) -> str:
-    """Returns the rate and the maximum of concurrent requests as text."""
-    rate = "any number of requests/s" if limits.rate is None else f"{limits.rate:g} requests/s"
-    return f"{rate} and {limits.concurrency} at the same time"
+        rate = "the source's own" if settings.rate is None else f"{settings.rate:g} requests/s"
+        concurrency_text = "" if settings.concurrency is None else f", {settings.concurrency} at the same time"
+        text = f"this home has sent no request to a web host or S3 yet; limits: {rate}{concurrency_text}"
+        yield Finding("ok", "budget", text)
+    yield from map(_describe_host, hosts)
 
 
 def _describe_host(host: HostReport) -> Finding:
@@ -350,7 +275,7 @@ def _describe_host(host: HostReport) -> Finding:
     if host.refuses_until is not None:
         return Finding(
             "bad",
-            "refused",
+            "budget",
             f"{host.host} refuses requests, so none is sent until {_format_time(host.refuses_until)}, and then "
             f"one as a test{refused}",
             "Run the command again: it waits, and continues where it stopped. If this host never answered, check the "
@@ -366,12 +291,6 @@ def _describe_host(host: HostReport) -> Finding:
         slower = f"slowed to {host.rate:.2g} requests/s for now"
         return Finding("note" if refused else "ok", "budget", f"{text}; {slower}{refused}")
     return Finding("ok", "budget", text + refused)
-
-
-def _describe_limits(settings: Settings) -> str:
-    rate = "the source's own" if settings.rate is None else f"{settings.rate:g} requests/s"
-    concurrency_text = "" if settings.concurrency is None else f", {settings.concurrency} at the same time"
-    return rate + concurrency_text
 
 
 def _format_time(timestamp: datetime) -> str:

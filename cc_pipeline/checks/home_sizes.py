@@ -34,7 +34,7 @@ def size_findings(home: Path) -> Iterator[Finding]:
     sizes = _measure_parts(home)
     for part, size in sizes.most_common():
         description, consequence = _PARTS.get(part, ("settings, locks and small files", "keep"))
-        yield Finding("ok", "size", f"{human_bytes(size)} in {part}: {description}; {consequence}")
+        yield Finding("ok", "disk", f"{human_bytes(size)} in {part}: {description}; {consequence}")
 
 
 def _measure_parts(home: Path) -> Counter[str]:

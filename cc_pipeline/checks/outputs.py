@@ -111,13 +111,6 @@ def _is_same_but_for_catalog(workspace: Workspace) -> bool:
     return bool(before.equals(now))
 
 
-def refuse_unpublished(workspace: Workspace, initial_lag: PublicationLag | None = None) -> None:
-    """Raises ``EnvironmentFault`` if :func:`publication_verdict` finds an error."""
-    verdict = publication_verdict(workspace, initial_lag)
-    if verdict.severity == "error":
-        raise EnvironmentFault(verdict.message, verdict.advice)
-
-
 def _describe_left_out(name: str, miscounts: Sequence[Miscount]) -> CheckResult:
     """The error that publications leave out slices with other rows than were committed."""
     message = f"cc.duckdb does not show incomplete slices: {list_first([*map(str, miscounts)], MAX_SHOWN_KEYS, '; ')}"

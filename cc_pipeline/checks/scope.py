@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.progress import list_first
@@ -23,7 +23,6 @@ class Scope:
     """The ``slices`` to examine (``None``: all)."""
 
     slices: Collection[Slice] | None = None
-    memo: dict[object, Any] = field(default_factory=dict)
 
     @property
     def crawls(self) -> set[str] | None:

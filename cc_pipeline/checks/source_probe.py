@@ -12,13 +12,13 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from cc_pipeline.addresses import Access, host_of, scheme_of
-from cc_pipeline.checks.finding import Finding
+from cc_pipeline.checks.finding import Finding, describe_fault
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.commoncrawl.paths import cluster_key, path_list_key
 from cc_pipeline.commoncrawl.surt import KeyRule, surt_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import CcPipelineError, DataFault, DataKind, EnvironmentFault, UserInputError
+from cc_pipeline.errors import CcPipelineError, DataFault, DataKind, UserInputError
 from cc_pipeline.extraction.nearest_capture import Nearest, fetch_record
 from cc_pipeline.harvesting.listed_files import parse_index_list
 from cc_pipeline.index.catalog.from_footers import crawl_tables
@@ -100,10 +100,8 @@ def _finding(probe: _LiveProbe, topic: str, step: Callable[[_LiveProbe], str]) -
         return Finding("ok", topic, step(probe))
     except _StepSkipped as skipped:
         return Finding("note", topic, f"not tested: {skipped}")
-    except EnvironmentFault as fault:
-        return Finding("bad", topic, fault.problem, fault.advice)
     except CcPipelineError as fault:
-        return Finding("bad", topic, str(fault))
+        return describe_fault(topic, fault)
 
 
 def _list_crawls(probe: _LiveProbe) -> str:

@@ -16,6 +16,8 @@ from cc_pipeline.errors import UserInputError
 
 #: The prefix of slugs of named sets; slugs of other targets may have it too.
 SET_SLUG = "set-"
+#: Kinds of targets whose slugs have only the kind and the name.
+_READABLE_KINDS = frozenset(("host", "suffix", "tld"))
 _SPEAKING = 80
 _SAFE_SLUG = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9-])?")
 _UNSAFE_CHARACTERS = re.compile(r"[^a-z0-9.-]+|\.{2,}")
@@ -165,6 +167,14 @@ def parse_slug(text: str) -> str:
     Raises ``UserInputError`` as ``parse_target`` does.
     """
     return set_slug_in(text) or parse_target(text).slug
+
+
+def parse_key(key: str) -> Target:
+    """Returns the target that a partition key means by itself: a domain or an address, or ``host_``, ``suffix_`` or
+    ``tld_`` and a name. The target of any other text has another slug. Raises ``UserInputError`` for a text that is no
+    target."""
+    kind, separator, name = key.partition("_")
+    return parse_target(f"{kind}:{name}" if separator and kind in _READABLE_KINDS else key)
 
 
 def content_lines(text: str) -> Iterator[tuple[int, str]]:

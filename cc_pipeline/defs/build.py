@@ -69,7 +69,7 @@ def build_home(
         # tests cover the parts that Dagster may change
         warnings.simplefilter("ignore", dg.BetaWarning)
         warnings.simplefilter("ignore", dg.PreviewWarning)
-        added = [given for extension in extensions() if (given := extension.definitions(namespace)) is not None]
+        added = [addition for extension in extensions() if (addition := extension.definitions(namespace)) is not None]
         return dg.Definitions.merge(_build_core(namespace, added, is_automatic, executor), *added)
 
 
@@ -98,7 +98,7 @@ def _build_core(
                 *on_request,
                 *warehouse.define(
                     namespace,
-                    [*_published(makers), *(key for given in added for key in _published(given.assets or ()))],
+                    [*_published(makers), *(key for addition in added for key in _published(addition.assets or ()))],
                 ),
             ]
         ),

@@ -7,7 +7,7 @@ import logging
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
 import dagster as dg
 
@@ -57,19 +57,15 @@ def evaluate_partitions(
     made_keys: Collection[str],
     reasons: Mapping[str, str] = {},
 ) -> Iterator[dg.AssetCheckEvaluation]:
-    """Evaluates checks for the partitions that a step or command has made, each table read once for all of them.
-    ``reasons`` are those of the failed partitions, by key."""
-    memo: dict[object, dict[object, Any]] = {}
-    checks = list(checks)
+    """Evaluates checks for the partitions that a step or command has made. ``reasons`` are those of the failed
+    partitions, by key."""
     for unit, group in groupby(checks, lambda check: check.unit):
         slices = _find_slices(workspace, unit, made_keys)
         for check in group:
             if check.verdict is None:
                 yield from _evaluate_failures(namespace, check, made_keys, reasons)
             elif made_keys or unit == "whole":
-                key = None if slices is None else tuple(slices)
-                scope = Scope(slices, memo=memo.setdefault(key, {}))
-                yield from evaluations(namespace, check, judge(workspace, log, check, scope), made_keys)
+                yield from evaluations(namespace, check, judge(workspace, log, check, Scope(slices)), made_keys)
 
 
 def as_results(evaluations: Iterable[dg.AssetCheckEvaluation]) -> Iterator[dg.AssetCheckResult]:
@@ -89,10 +85,9 @@ def evaluate_everything(
     namespace: HomeNamespace, workspace: Workspace, log: logging.Logger
 ) -> Iterator[dg.AssetCheckEvaluation]:
     """Evaluates all checks over the whole lake. A check over partitions has an evaluation for each wrong one."""
-    memo: dict[object, Any] = {}
     for check in find_checks():
         if check.verdict is not None:
-            result = judge(workspace, log, check, Scope(memo=memo))
+            result = judge(workspace, log, check, Scope())
             yield from evaluations(namespace, check, result, result.wrong)
 
 

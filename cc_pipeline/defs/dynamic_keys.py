@@ -43,8 +43,8 @@ def find_unknown_keys(instance: dg.DagsterInstance, workspace: Workspace) -> tup
     Raises ``UserInputError`` for a watch list with a wrong line, ``EnvironmentFault`` when the lake cannot be read.
     """
     watched = watch_list.read(workspace.settings.watch_list_path)
-    known = {*read_defined_slugs(workspace.lake), *(target.slug for target in watched)}
-    targets = sorted({*OWN_HOME.target_keys(instance)} - known)
+    meaningful_slugs = {*read_defined_slugs(workspace.lake), *(target.slug for target in watched)}
+    targets = sorted({*OWN_HOME.target_keys(instance)} - meaningful_slugs)
     if workspace.crawl_list.note is not None:
         return targets, []
     crawls = {*OWN_HOME.crawl_keys(instance)} - read_known_crawls(workspace)

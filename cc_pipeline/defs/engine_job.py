@@ -10,7 +10,7 @@ import dagster as dg
 
 from cc_pipeline.defs.assets.extraction import listed_job
 from cc_pipeline.defs.home_namespace import OWN_HOME
-from cc_pipeline.defs.partitions import group_by_crawl
+from cc_pipeline.defs.partitions import MAX_PARTITIONS_PER_RUN, group_by_crawl
 from cc_pipeline.defs.recording import PartitionsFailed, read_failure
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.workspace.workspace import Workspace
@@ -21,14 +21,14 @@ def extract_by_job(
 ) -> None:
     """Makes ``tables`` of partitions in runs of limited size. Raises ``PartitionsFailed`` after all runs, and
     ``EnvironmentFault`` at once for a run that was ended by another error."""
-    max_partitions, errors = workspace.settings.partitions_per_run, dict[str, Exception]()
+    errors: dict[str, Exception] = {}
     job = dg.Definitions(
         jobs=[listed_job(OWN_HOME)],
         resources={OWN_HOME.resource: SimpleNamespace(workspace=workspace)},
         executor=dg.in_process_executor,
     ).resolve_job_def("extract_targets")
-    for start in range(0, len(keys), max_partitions):
-        config = {"partitions": group_by_crawl(keys[start : start + max_partitions]), "tables": [*tables]}
+    for start in range(0, len(keys), MAX_PARTITIONS_PER_RUN):
+        config = {"partitions": group_by_crawl(keys[start : start + MAX_PARTITIONS_PER_RUN]), "tables": [*tables]}
         result = job.execute_in_process(
             instance=instance,
             # the daemon must not retry runs of a terminal

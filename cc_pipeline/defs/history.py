@@ -81,10 +81,10 @@ def _delete_files(instance: dg.DagsterInstance, run_id: str) -> None:
         (folder / "history" / "runs" / f"{run_id}.{ending}").unlink(missing_ok=True)
 
 
-def _delete_tick_logs(instance: dg.DagsterInstance, before: datetime) -> None:
+def _delete_tick_logs(instance: dg.DagsterInstance, oldest: datetime) -> None:
     """Deletes the logs of old ticks on this disk: Dagster deletes the ticks and leaves their logs."""
     for path in (Path(instance.root_directory) / "storage" / "__repository__").rglob("*.*"):
-        if path.stat().st_mtime < before.timestamp():
+        if path.stat().st_mtime < oldest.timestamp():
             path.unlink(missing_ok=True)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import dagster as dg
 
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.settings import PREFIX, Settings, load_settings, owners
+from cc_pipeline.settings import PREFIX, Settings, load_settings
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The resource key of the workspace in our own code location: people write it into the configuration of runs.
@@ -33,7 +33,6 @@ JOBS: Final = (
 TABLES: Final = ("captures", "records", "page_metadata", "page_text", "page_links", "feed_items")
 #: The name under which ``workspace.yaml`` loads the definitions; states of sensors and schedules are stored by it.
 LOCATION: Final = "cc_pipeline"
-_OWNER: Final = re.compile(r"team:[A-Za-z0-9_-]+|[^@\s]+@[^@\s][^@\s.]*\.[^@\s]+")
 _PART: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
@@ -87,17 +86,6 @@ class HomeNamespace:
         return run.job_name in {self.qualify(job) for job in JOBS} or any(
             tuple(key.path[: len(self.prefix)]) == self.prefix and key.path[-1] in TABLES for key in keys
         )
-
-    @property
-    def owners(self) -> list[str]:
-        """The owners of its assets, as Dagster accepts them. Raises ``UserInputError``."""
-        names = list(owners())
-        for owner in names:
-            if not _OWNER.fullmatch(owner):
-                raise UserInputError(
-                    f"CC_PIPELINE_OWNERS names {owner!r}: write mail addresses and team:NAME, with commas"
-                )
-        return names
 
     @property
     def resource(self) -> str:

@@ -73,18 +73,18 @@ DAEMON_VARIABLES: Final[Mapping[str, str]] = {
 
 
 #: Connections that keep SQLite's file of all assets' events open, by its path.
-_kept: Final[dict[str, sqlite3.Connection]] = {}
+_log_connections: Final[dict[str, sqlite3.Connection]] = {}
 
 
 def keep_log_open(instance: dg.DagsterInstance) -> None:
     """Keeps SQLite's file of all assets' events open in this process: Dagster opens it for each event, and whenever its
     last connection is closed, SQLite writes its log back and flushes the disk. One process is enough for all."""
     path = Path(instance.root_directory) / "history" / "runs" / "index.db"
-    if path.is_file() and str(path) not in _kept:
+    if path.is_file() and str(path) not in _log_connections:
         connection = sqlite3.connect(path, check_same_thread=False)
         # the first query opens the log
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        _kept[str(path)] = connection
+        _log_connections[str(path)] = connection
 
 
 def prepare_files(settings: Settings, folder: Path) -> list[Path]:

@@ -60,7 +60,7 @@ def report_unrecorded(
     # the last asset decides whether a partition is recorded
     ordered = sorted(TABLES, key=lambda asset: asset == LAST)
     events = (
-        materialization(namespace.key(asset), key, *made) for asset in ordered for key, made in described[asset].items()
+        materialization(namespace.key(asset), key, *pair) for asset in ordered for key, pair in described[asset].items()
     )
     return report_records(instance, events)
 
@@ -89,9 +89,9 @@ def restore_records(
         ]
         events = (materialization(asset_key, key, *described[key]) for key in missing)
         count += report_records(instance, events)
-    made = {"crawls": workspace.lake.version("crawls") >= 0, "warehouse": workspace.settings.published_path.exists()}
-    for asset, is_made in made.items():
-        if is_made and instance.get_latest_materialization_event(namespace.key(asset)) is None:
+    assets = {"crawls": workspace.lake.version("crawls") >= 0, "warehouse": workspace.settings.published_path.exists()}
+    for asset, exists in assets.items():
+        if exists and instance.get_latest_materialization_event(namespace.key(asset)) is None:
             count += report_records(instance, iter([dg.AssetMaterialization(namespace.key(asset))]))
     return count
 
@@ -99,8 +99,8 @@ def restore_records(
 def _has_version(instance: dg.DagsterInstance, asset: dg.AssetKey, key: str, version: str | None) -> bool:
     """Whether the newest record of a partition has the version, if it is known."""
     newest = instance.fetch_materializations(dg.AssetRecordsFilter(asset, asset_partitions=[key]), limit=1).records
-    made = newest[0].asset_materialization if newest else None
-    return version is None or (made is not None and (made.tags or {}).get("dagster/data_version") == version)
+    event = newest[0].asset_materialization if newest else None
+    return version is None or (event is not None and (event.tags or {}).get("dagster/data_version") == version)
 
 
 def _known_keys(instance: dg.DagsterInstance, namespace: HomeNamespace) -> Callable[[str], bool]:

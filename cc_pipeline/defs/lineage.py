@@ -100,20 +100,6 @@ def table_metadata(
     return metadata | {"dagster/table_name": ".".join((*namespace.prefix, table))}
 
 
-def event_metadata(name: str, columns: Sequence[Column], namespace: HomeNamespace) -> dict[str, Any]:
-    """Returns the same for a materialization, as OpenLineage's integration reads it, in short form: names and types
-    without notes, and only the first of the three columns that locate a record's bytes."""
-    table_columns = [dg.TableColumn(column.name, _type(column.type)) for column in columns]
-    short = {
-        column: tuple(source for source in sources if source[1] not in _STORED[1:])
-        for column, sources in COLUMNS[name].items()
-    }
-    return {
-        "dagster/column_schema": dg.TableSchema(table_columns),
-        "dagster/column_lineage": _column_lineage(short, namespace),
-    }
-
-
 def _column_lineage(columns: Columns, namespace: HomeNamespace) -> dg.TableColumnLineage:
     return dg.TableColumnLineage(
         {

@@ -21,6 +21,8 @@ ENGINE_TAG: Final = "cc_pipeline/engine"
 #: until the run is planned, with six events a partition. Dagster puts assets into one run if they have equal policies:
 #: no other asset has this number, so dependents get runs of their own.
 BACKFILL: Final = dg.BackfillPolicy.multi_run(max_partitions_per_run=50)
+#: The most partitions in a run of listed partitions.
+MAX_PARTITIONS_PER_RUN: Final = 200
 #: Dagster supports about 100,000 partitions per asset; with more, domains belong in named sets.
 MAX_PARTITIONS: Final = 90_000
 _RANGE_START: Final = "dagster/asset_partition_range_start"

@@ -152,11 +152,11 @@ def summarize_failures(reasons: Mapping[str, str], total: int) -> str:
     them what to do."""
     if len(reasons) == total == 1:
         return next(iter(reasons.values()))
-    named = [(key, *reason.partition("\n")[::2]) for key, reason in [*reasons.items()][:_MAX_NAMED_PARTITIONS]]
-    examples = "; ".join(f"{key}: {problem}" for key, problem, _ in named)
-    remainder = f"; and {len(reasons) - len(named):,} more" if len(reasons) > len(named) else ""
+    named_failures = [(key, *reason.partition("\n")[::2]) for key, reason in [*reasons.items()][:_MAX_NAMED_PARTITIONS]]
+    examples = "; ".join(f"{key}: {problem}" for key, problem, _ in named_failures)
+    remainder = f"; and {len(reasons) - len(named_failures):,} more" if len(reasons) > len(named_failures) else ""
     done = ", the others are done" if len(reasons) < total else ""
-    advice = dict.fromkeys(text for _, _, text in named if text)
+    advice = dict.fromkeys(text for _, _, text in named_failures if text)
     return "\n".join([f"{len(reasons):,} of {total:,} partitions failed{done}. {examples}{remainder}", *advice])
 
 

@@ -31,7 +31,6 @@ class HomeResource(dg.ConfigurableResource["HomeResource"]):
     home: str = Field(default="", description="Folder of all local state.")
     rate: float | None = Field(default=None, description="Maximum requests per second to each host of the source.")
     subsets: list[str] = Field(default=[], description="Subsets to extract, such as warc and robotstxt.")
-    extractor: str = Field(default="", description="Extractor of the main content: fast, quality or auto.")
     engine: str = Field(default="", description="Engine that fetches and parses: local, or one of an extension.")
     _workspace: Workspace | None = PrivateAttr(default=None)
 
@@ -41,7 +40,7 @@ class HomeResource(dg.ConfigurableResource["HomeResource"]):
         assert self._workspace is not None
         return self._workspace
 
-    def chosen(self) -> dict[str, object]:
+    def read_choices(self) -> dict[str, object]:
         """Returns the settings that were chosen. Raises ``UserInputError`` for a source with credentials: Dagster
         stores the configuration of each run."""
         if holds_access(self.source):
@@ -50,7 +49,7 @@ class HomeResource(dg.ConfigurableResource["HomeResource"]):
                 "credentials, and set CC_PIPELINE_SOURCE_USER and CC_PIPELINE_SOURCE_PASSWORD for the UI, or name the "
                 "host in ~/.netrc"
             )
-        names = ("source", "home", "rate", "extractor", "engine")
+        names = ("source", "home", "rate", "engine")
         values = {name: getattr(self, name) for name in names} | {"subsets": tuple(self.subsets)}
         return {name: value for name, value in values.items() if value}
 
@@ -65,7 +64,7 @@ def make_resource(namespace: HomeNamespace) -> HomeResource:
             if context.instance is not None and namespace.is_only_home:
                 keep_log_open(context.instance)
             tagged = {"engine": run.tags[ENGINE_TAG]} if run is not None and ENGINE_TAG in run.tags else {}
-            settings = namespace.load_settings(**tagged | self.chosen())
+            settings = namespace.load_settings(**tagged | self.read_choices())
             with open_workspace(replace(settings, wait=limit_wait(settings, run))) as workspace:
                 self._workspace = workspace
                 yield self

@@ -29,6 +29,7 @@ from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.lake_records import LAST
 from cc_pipeline.defs.partitions import (
     KIND_TAG,
+    MAX_PARTITIONS_PER_RUN,
     explain_too_many,
     group_by_crawl,
     listed_keys,
@@ -58,6 +59,8 @@ _NEWEST_CRAWLS = 2
 _MAX_REASON_LENGTH, _MAX_PARTITION_REASON_LENGTH, _MAX_NAMED_PARTITIONS = 2_000, 500, 10
 #: The most queued and running runs of the backfill, so that the queue fits on one screen.
 _MAX_RUNS = 10
+#: The most partitions that one tick of the backfill starts.
+_MAX_PARTITIONS = 2_000
 #: In Dagster's queue, runs that a person launches (0) come first.
 _PRIORITY: Final[Mapping[str, str]] = {"watch": "-1", "repair": "-2", "backfill": "-3"}
 
@@ -148,14 +151,14 @@ def find_new_crawls(
         # the newest ones that there is room for
         notes.append(str(explain_too_many(len(registered) + len(new), targets)))
     unfinished = instance.get_runs(dg.RunsFilter(job_name=job, statuses=list(UNFINISHED)))
-    done = instance.get_materialized_partitions(namespace.key("row_groups"))
-    done |= {run.tags.get("dagster/partition", "") for run in unfinished}
+    harvested = instance.get_materialized_partitions(namespace.key("row_groups"))
+    harvested |= {run.tags.get("dagster/partition", "") for run in unfinished}
     known_crawls = [crawl for crawl in listed_crawls if crawl in registered or crawl in new[:room]]
     selection = workspace.settings.crawls if current else configured_crawls
-    wanted = [crawl for crawl in select_crawls(known_crawls, selection) if crawl not in done]
+    missing_crawls = [crawl for crawl in select_crawls(known_crawls, selection) if crawl not in harvested]
     source_faults: list[str] = []
-    published = [crawl for crawl in wanted if _is_runnable(workspace, crawl, source_faults)]
-    if waiting := [crawl for crawl in wanted if crawl not in published]:
+    published = [crawl for crawl in missing_crawls if _is_runnable(workspace, crawl, source_faults)]
+    if waiting := [crawl for crawl in missing_crawls if crawl not in published]:
         reason = f"the source does not answer: {source_faults[0]}" if source_faults else "not published yet"
         notes.append(f"{', '.join(waiting)}: {reason}")
     if not new[:room] and not published:
@@ -261,16 +264,16 @@ def find_due_partitions(
     keys = [partition_key(*pair) for pair in report.pairs]
     statuses = (instance.get_status_by_partition(namespace.key(LAST), keys, namespace.pairs) if keys else None) or {}
     notes = [watched.note] if watched.note is not None else []
-    wanted = select_wanted(report, select_crawls(crawls, settings.crawls), statuses)
+    wanted_pairs = select_wanted(report, select_crawls(crawls, settings.crawls), statuses)
     if is_agreed(settings):
-        wanted += sorted(((old.crawl, old.target) for old in report.reparse_costs), reverse=True)
+        wanted_pairs += sorted(((old.crawl, old.target) for old in report.reparse_costs), reverse=True)
     elif report.reparse_costs:
         cost = describe_cost(settings, report.reparse_costs)
         notes.append(f"{cost}. To have them parsed: {advise('automation reparse', yes=True)}")
     runs = instance.get_runs(dg.RunsFilter(job_name=namespace.qualify("extract_targets"), statuses=list(UNFINISHED)))
     busy = {split_key(key) for run in runs for key in read_listed_keys(run, namespace)}
     busy |= {split_key(key) for key, status in statuses.items() if status is dg.AssetPartitionStatus.IN_PROGRESS}
-    pairs = [pair for pair in dict.fromkeys(wanted) if pair not in report.waiting]
+    pairs = [pair for pair in dict.fromkeys(wanted_pairs) if pair not in report.waiting]
     failures = _update_failures(context, namespace, {*pairs})
     decision = decide_backfill(
         [pair for pair in pairs if pair not in busy],
@@ -279,9 +282,9 @@ def find_due_partitions(
         newest=crawls[0] if crawls else "",
         now=now,
         bounds=Bounds(
-            settings.backfill_per_tick,
+            _MAX_PARTITIONS,
             _MAX_RUNS - sum(KIND_TAG in run.tags for run in runs),
-            settings.partitions_per_run,
+            MAX_PARTITIONS_PER_RUN,
         ),
     )
     trouble = find_source_trouble(workspace, decision.runs[0].pairs[0][0]) if decision.runs else None
@@ -311,14 +314,14 @@ def select_wanted(
     made again, each group with the newest crawl first."""
     selected = set(crawls)
     status = {pair: statuses.get(partition_key(*pair)) for pair in report.pairs}
-    made = (dg.AssetPartitionStatus.MATERIALIZED, dg.AssetPartitionStatus.IN_PROGRESS)
-    missing = [pair for pair in report.pairs if pair[0] in selected and status[pair] not in made]
+    made_statuses = (dg.AssetPartitionStatus.MATERIALIZED, dg.AssetPartitionStatus.IN_PROGRESS)
+    missing = [pair for pair in report.pairs if pair[0] in selected and status[pair] not in made_statuses]
     repeated = [
         pair
         for pair in report.pairs
         if pair in report.due
         or status[pair] is dg.AssetPartitionStatus.FAILED
-        or (status[pair] in made and pair in report.stale)
+        or (status[pair] in made_statuses and pair in report.stale)
     ]
     return missing + repeated
 
@@ -365,8 +368,8 @@ def _update_failures(
 
 
 def _write_cursor(now: datetime, failures: Mapping[Pair, Failures]) -> str:
-    listed = {partition_key(*pair): (failed.times, failed.last.timestamp()) for pair, failed in failures.items()}
-    return json.dumps({"at": now.timestamp(), "failures": listed})
+    counts = {partition_key(*pair): (failed.times, failed.last.timestamp()) for pair, failed in failures.items()}
+    return json.dumps({"at": now.timestamp(), "failures": counts})
 
 
 def _read_run_failure(instance: dg.DagsterInstance, run_id: str) -> tuple[str, dict[str, str]]:
@@ -389,8 +392,8 @@ def _describe_tick(decision: BackfillDecision, busy: int, trouble: str | None) -
             f"{list_first([partition_key(*pair) for pair in decision.abandoned], 5)}. Their runs show the reason",
         ),
     ]
-    told = [text for is_so, text in texts if is_so]
-    return told or ["no partition has to be run"]
+    sentences = [text for applies, text in texts if applies]
+    return sentences or ["no partition has to be run"]
 
 
 def find_unpublished(

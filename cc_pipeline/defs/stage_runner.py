@@ -10,12 +10,12 @@ from typing import Final
 import dagster as dg
 
 from cc_pipeline import interruption
-from cc_pipeline.checks.outputs import judge_publication, refuse_unpublished
+from cc_pipeline.checks.outputs import judge_publication, publication_verdict
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.assets import catalog
 from cc_pipeline.defs.assets.extraction import record_result
 from cc_pipeline.defs.assets.sources import read_file
-from cc_pipeline.defs.checks import checks_of, evaluate_partitions
+from cc_pipeline.defs.checks import checks_of, evaluate_partitions, evaluations
 from cc_pipeline.defs.dynamic_keys import refuse_too_many
 from cc_pipeline.defs.engines import LOCAL
 from cc_pipeline.defs.home_namespace import OWN_HOME, TABLES
@@ -145,8 +145,8 @@ class StageRunner:
         plans = {plan.target_slices.crawl: plan.current_targets for plan in crawl_plans}
         current: set[str] = set()
         for crawl in crawls:
-            found = plans[crawl] if crawl in plans else find_current_targets(self._workspace, crawl, slugs)
-            current |= {partition_key(crawl, slug) for slug in found}
+            current_slugs = plans[crawl] if crawl in plans else find_current_targets(self._workspace, crawl, slugs)
+            current |= {partition_key(crawl, slug) for slug in current_slugs}
         keys = list(dict.fromkeys(partition_key(crawl, slug) for crawl in crawls for slug in slugs))
         due = [key for key in keys if key not in current]
         with database_errors():
@@ -245,8 +245,13 @@ class StageRunner:
 
         published = merge_and_publish(self._workspace)
         record_publication(self.instance, published, OWN_HOME)
-        self._evaluate(["warehouse"])
-        refuse_unpublished(self._workspace, initial_lag or PublicationLag("", None))
+        # the check and the command judge the file once, by the commits that there were before
+        result = publication_verdict(self._workspace, initial_lag or PublicationLag("", None))
+        [check] = checks_of(["warehouse"])
+        [evaluation] = evaluations(OWN_HOME, check, result, ())
+        self.instance.report_runless_asset_event(evaluation)
+        if result.severity == "error":
+            raise EnvironmentFault(result.message, result.advice)
         return published
 
     def publish_changes(self) -> Publication | None:

@@ -46,24 +46,24 @@ def run_step(
         for asset in selected:
             yield from _hand_on(context, log, asset)
         for check in (check for check in checks if check.blocking):
-            passed = all(one.passed for one in evaluations if one.check_name == check.name)
+            passed = all(evaluation.passed for evaluation in evaluations if evaluation.check_name == check.name)
             yield dg.AssetCheckResult(asset_key=namespace.key(check.asset), check_name=check.name, passed=passed)
 
 
 def has_dependents(context: dg.AssetExecutionContext) -> bool:
     """Whether other steps of the run depend on this one. Dagster would skip them, since it has no outputs."""
-    inputs = [given for inputs in context.job_def.dependencies.values() for given in inputs.values()]
-    return any(node.node == context.op_def.name for given in inputs for node in given.get_node_dependencies())
+    inputs = [dependency for inputs in context.job_def.dependencies.values() for dependency in inputs.values()]
+    return any(node.node == context.op_def.name for dependency in inputs for node in dependency.get_node_dependencies())
 
 
 def _hand_on(context: dg.AssetExecutionContext, log: PartitionLog, asset: str) -> StepEvents:
     """Yields an output, on which the next steps of the run wait. It records every partition of the run once more, so it
     comes only if all of them were made; and with one version, so partitions with several are recorded again."""
-    key, described = log.namespace.key(asset), {name: made[asset] for name, made in log.described.items()}
+    key, described = log.namespace.key(asset), {name: description[asset] for name, description in log.described.items()}
     versions = {version for _, version in described.values()}
     version: Any = versions.pop() if len(versions) == 1 else None
     for name, (metadata, _) in described.items():
         context.add_asset_metadata(dict(metadata), key, partition_key=name)
     yield dg.MaterializeResult(asset_key=key, data_version=None if version is None else dg.DataVersion(version))
     if versions:
-        yield from (materialization(key, name, *made) for name, made in described.items())
+        yield from (materialization(key, name, *description) for name, description in described.items())

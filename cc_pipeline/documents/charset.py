@@ -134,17 +134,10 @@ _NUL_SAMPLE = 4096
 _NUL_SHARE = 0.3
 _ASCII = bytes(range(128))
 _HIGH_BYTE = re.compile(rb"[\x80-\xff]")
-_CONTROLS = re.compile("[\x80-\x9f]")
 
-#: The main letters of texts in multi-byte charsets; tried if statistics have no answer.
-_SCRIPTS = (
-    ("EUC-KR", re.compile("[\uac00-\ud7a3]")),
-    ("Johab", re.compile("[\uac00-\ud7a3]")),
-    ("EUC-JP", re.compile("[\u3040-\u30ff]")),
-    ("Shift_JIS", re.compile("[\u3040-\u30ff]")),
-    ("Big5", re.compile("[\u4e00-\u9fff]")),
-    ("GBK", re.compile("[\u4e00-\u9fff]")),
-)
+#: The letters of Johab, which statistics do not know, and the share of a text's non-ASCII characters that they must be.
+_HANGUL = re.compile("[\uac00-\ud7a3]")
+_HANGUL_SHARE = 0.5
 #: Sequences that only one charset of seven bits has.
 _ESCAPES = (
     (b"\x1b$)C", "ISO-2022-KR"),
@@ -153,8 +146,6 @@ _ESCAPES = (
     (b"\x1b(J", "ISO-2022-JP"),
     (b"\x1b(I", "ISO-2022-JP"),
 )
-#: Share of the non-ASCII characters that must be of the script for its charset to be taken.
-_SCRIPT_SHARE = 0.5
 #: An ISO charset has no letters where windows charsets have quotes and dashes.
 _WINDOWS_TWIN = {
     "ISO-8859-2": "windows-1250",
@@ -220,8 +211,8 @@ def detect(payload: bytes) -> Detected | None:
     name = _guess(sample)
     if name in _WINDOWS_TWIN and any(0x80 <= byte <= 0x9F for byte in set(high)):
         name = _WINDOWS_TWIN[name]
-    if name is None or not _decodes(sample, name):
-        name = _by_script(sample) or name
+    if name is None and _is_johab(sample):
+        name = "Johab"
     return Detected(name, False) if name else None
 
 
@@ -280,18 +271,13 @@ def _valid_utf8(sample: bytes, *, is_complete: bool) -> bool:
 
 def _decodes(sample: bytes, name: str) -> bool:
     text, clean = decode_as(sample, name)
-    if name.startswith("windows-") and _CONTROLS.search(text):
-        return False  # bytes that the charset has not assigned
     return clean or (len(sample) >= _SAMPLE_BYTES and "\ufffd" not in text[:-_CUT_CHARACTERS])
 
 
-def _by_script(sample: bytes) -> str | None:
-    for name, letters in _SCRIPTS:
-        text, clean = decode_as(sample, name)
-        foreign = sum(1 for character in text if not character.isascii()) if clean else 0
-        if foreign and len(letters.findall(text)) >= _SCRIPT_SHARE * foreign:
-            return name
-    return None
+def _is_johab(sample: bytes) -> bool:
+    text, clean = decode_as(sample, "Johab")
+    foreign = sum(not character.isascii() for character in text)
+    return clean and len(_HANGUL.findall(text)) >= _HANGUL_SHARE * foreign
 
 
 class Decoded(NamedTuple):

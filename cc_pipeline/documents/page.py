@@ -42,11 +42,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class ParseOptions:
-    """Options of a parser. ``main_content`` chooses the extractor (``quality`` is trafilatura alone; ``auto`` asks
-    trafilatura if ``fast`` is uncertain), ``none`` switches it off; ``markdown`` adds the main content as Markdown.
-    """
+    """Options of a parser: which columns are filled. ``markdown`` adds the main content as Markdown."""
 
-    main_content: Literal["fast", "auto", "quality", "none"] = "fast"
+    main_content: bool = True
     markdown: bool = False
     language: bool = True
     text_simhash: bool = True

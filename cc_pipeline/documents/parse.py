@@ -135,7 +135,7 @@ def _document_row(
         return None
     row = _text_row(page, document.text, options)
     row |= {"text_type": document.kind, "title": document.title, "author": document.author}
-    if options.main_content != "none" and document.main_content:
+    if options.main_content and document.main_content:
         row |= {"main_content": document.main_content, "main_content_extractor": document.extractor}
         row |= main_text_signals(document.main_content)
     return row
@@ -149,13 +149,13 @@ def _html(
     markup = decoded.text
     if is_xml(row["mime_type"]) and (html_text := as_html(markup)) is not None:
         markup, utf8 = html_text, None
-    wants_main = options.main_content != "none"
+    wants_main = options.main_content
     document = parse_html(markup, page.url, limits, utf8=utf8, charset=decoded.charset, with_tables=wants_main)
     about = read_page_metadata(page, limits, document)
     main = None
-    if options.main_content != "none" and document.work <= limits.extractor_work:
+    if wants_main and document.work <= limits.extractor_work:
         within_limits = markup if document.cut is None else document.cut.decode("utf-8", "replace")
-        main = extract(document, within_limits, options.main_content, with_markdown=options.markdown, limits=limits)
+        main = extract(document, within_limits, with_markdown=options.markdown, limits=limits)
     row["parsed_as"] = "html"
     row["content"] = {"type": "html-doc", "title": document.title, "meta_tags": document.meta_tags or None}
     row.update(about.columns)

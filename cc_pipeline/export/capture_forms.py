@@ -12,11 +12,12 @@ from cc_pipeline.advice import option
 from cc_pipeline.archive.writing import arc_as_warc_member
 from cc_pipeline.capture_columns import KEY_NAMES
 from cc_pipeline.documents.batch.pool import parse_batches, start_early
-from cc_pipeline.documents.body import is_binary, uncoded
+from cc_pipeline.documents.body import is_binary
 from cc_pipeline.documents.charset import decode, narrowed
 from cc_pipeline.documents.headers import content_type
-from cc_pipeline.documents.page import Headers, ParseOptions
+from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.errors import DataFault, DataKind
+from cc_pipeline.export.record_body import content_headers, read_body
 from cc_pipeline.extraction.nearest_capture import Nearest, read_capture_time
 from cc_pipeline.records.pages import page_of
 
@@ -25,9 +26,10 @@ Form = Literal["html", "body", "text", "markdown", "warc", "record", "json"]
 PARSED: Final = frozenset({"text", "markdown", "json"})
 #: Maximum bytes of a decoded body.
 _LIMIT: Final = 64 << 20
+_OPTIONS: Final = ParseOptions(markdown=True)
 
 
-def render_capture(nearest: Nearest, form: Form, extractor: str = "fast") -> tuple[bytes, str | None]:
+def render_capture(nearest: Nearest, form: Form) -> tuple[bytes, str | None]:
     """Renders a capture in ``form``. Returns the bytes, and a note for people, if any.
 
     ``html``: the body as UTF-8 text, whatever its charset was; binary bodies unchanged. ``body``: the exact bytes of
@@ -51,7 +53,7 @@ def render_capture(nearest: Nearest, form: Form, extractor: str = "fast") -> tup
         return _body(nearest), None
     if form == "html":
         return _page(nearest)
-    parsed = _parse_page(nearest, extractor)
+    parsed = _parse_page(nearest)
     if form == "json":
         return (_json(nearest, parsed), None)
     text = parsed.text
@@ -63,11 +65,11 @@ def render_capture(nearest: Nearest, form: Form, extractor: str = "fast") -> tup
     return _encode_text(main or full_text), note
 
 
-def start_parser(form: Form | None, extractor: str) -> None:
+def start_parser(form: Form | None) -> None:
     """Starts the parser process while the page is fetched, if ``form`` (``None``: any) needs it."""
     if form is None or form in PARSED:
         with suppress(OSError):  # parsing reports the error
-            start_early(_options(extractor), page_of)
+            start_early(_OPTIONS, page_of)
 
 
 class _Parsed(NamedTuple):
@@ -86,17 +88,12 @@ def _as_warc(nearest: Nearest) -> bytes:
 
 
 def _body(nearest: Nearest) -> bytes:
-    in_arc = nearest.row["archive_format"] == "arc"
-    return uncoded(nearest.record.payload, _content_headers(nearest), _LIMIT, set(), archived_decoded=in_arc)
-
-
-def _content_headers(nearest: Nearest) -> Headers:
-    return nearest.record.record_headers if nearest.record.record_type == "resource" else nearest.record.http_headers
+    return read_body(nearest.record, _LIMIT)
 
 
 def _page(nearest: Nearest) -> tuple[bytes, str | None]:
     body = _body(nearest)
-    mime, label = content_type(_content_headers(nearest))
+    mime, label = content_type(content_headers(nearest.record))
     if is_binary(body, narrowed(body, label)):
         return body, f"the page is no text ({mime or 'no type'}), so its bytes are given unchanged"
     decoded = decode(body, label, markup=mime != "text/plain")
@@ -108,15 +105,11 @@ def _page(nearest: Nearest) -> tuple[bytes, str | None]:
     return decoded.text.encode("utf-8", "replace"), note
 
 
-def _options(extractor: str) -> ParseOptions:
-    return ParseOptions(main_content=extractor, markdown=True)  # type: ignore[arg-type]  # settings are checked
-
-
-def _parse_page(nearest: Nearest, extractor: str) -> _Parsed:
+def _parse_page(nearest: Nearest) -> _Parsed:
     row = {name: nearest.row.get(name) for name in (*KEY_NAMES, "archive_format")}
     row |= {"target": "", "outcome": "fetched", "reason": None, "detail": None}
     row |= {"stored_file": nearest.row["warc_filename"], "stored_offset": nearest.row["warc_record_offset"]}
-    [tables] = parse_batches([[(row, nearest.member)]], _options(extractor), 1, page_of)
+    [tables] = parse_batches([[(row, nearest.member)]], _OPTIONS, 1, page_of)
     [metadata] = tables["page_metadata"].to_pylist()
     if metadata["failure_reason"] == "ParseFailed":
         reason = f"the page could not be parsed: {metadata['failure_detail']}"

@@ -1,7 +1,7 @@
 """Descriptions of a data set for programs: a Croissant document, and the head of a card for Hugging Face.
 
-Both are built from the written files and their ``Provenance``. The document is Croissant 1.1 with the vocabularies of
-responsible AI and PROV (https://docs.mlcommons.org/croissant/docs/croissant-spec-1.1.html). Its library accepts only
+Both are built from the written files and their ``Provenance``. The document is Croissant 1.1 with the vocabulary
+PROV (https://docs.mlcommons.org/croissant/docs/croissant-spec-1.1.html). Its library accepts only
 ``https://schema.org`` as vocabulary, and only exact media types.
 """
 
@@ -28,7 +28,7 @@ TERMS: Final = "https://commoncrawl.org/terms-of-use"
 _INDEX: Final = "https://data.commoncrawl.org/crawl-data/{crawl}/index.html"
 _CONTEXT: Final = {
     "@language": "en", "@vocab": "https://schema.org/", "sc": "https://schema.org/", "dct": "http://purl.org/dc/terms/",
-    "cr": "http://mlcommons.org/croissant/", "rai": "http://mlcommons.org/croissant/RAI/",
+    "cr": "http://mlcommons.org/croissant/",
     "prov": "http://www.w3.org/ns/prov#", "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
     "citeAs": "cr:citeAs", "column": "cr:column", "conformsTo": "dct:conformsTo", "containedIn": "cr:containedIn",
     "data": {"@id": "cr:data", "@type": "@json"}, "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
@@ -60,14 +60,13 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class DatasetDescription:
-    """The description of a data set: ``title``, ``creator`` and ``url`` (optional, by a person), ``languages`` (ISO
-    639-3) of its texts, and the processing steps (``steps``), in order."""
+    """The description of a data set: ``title``, ``creator`` and ``url`` (optional, by a person), and ``languages`` (ISO
+    639-3) of its texts."""
 
     title: str
     creator: str = ""
     url: str = ""
     languages: tuple[str, ...] = ()
-    steps: tuple[str, ...] = ()
 
 
 def schema_of(path: Path, columns: Sequence[tuple[str, str]]) -> pa.Schema:
@@ -100,7 +99,7 @@ def build_croissant(
     document: dict[str, Any] = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
-        "conformsTo": ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"],
+        "conformsTo": "http://mlcommons.org/croissant/1.1",
         "name": _WORD.sub("-", description.title).strip("-") or "dataset",
         "description": f"{description.title}. Rows of Common Crawl, {', '.join(crawls)}. "
         f"Asked: {'; '.join(provenance.selection)}. Targets: {outcomes or 'none'}.",
@@ -119,13 +118,6 @@ def build_croissant(
             for crawl_source in provenance.crawls
         ],
         "prov:wasGeneratedBy": activity,
-        "rai:dataCollection": "Pages that Common Crawl fetched, taken from its archives by targets and crawls.",
-        "rai:dataCollectionType": ["Web Scraping", "Secondary Data analysis"],
-        "rai:dataCollectionRawData": f"WARC and ARC records of {', '.join(crawls)} at {provenance.source}",
-        "rai:dataCollectionMissingData": f"targets.csv says what became of each target: {outcomes or 'none'}.",
-        "rai:dataPreprocessingProtocol": list(description.steps) or ["none: rows are as the pipeline parsed them"],
-        "rai:dataLimitations": "Common Crawl fetches a part of a site's pages, those that its robots.txt allowed then.",
-        "rai:personalSensitiveInformation": "Pages are as they were published; nothing was taken out of their texts.",
         "distribution": [
             {
                 "@type": "cr:FileObject",

@@ -7,7 +7,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from cc_pipeline import SOFTWARE
 from cc_pipeline.atomic import folder_written_whole, write_whole, written_whole
 from cc_pipeline.errors import UserInputError, disk_trouble
 from cc_pipeline.export.cards import TABULAR, DataFile, DatasetDescription, build_card_head, build_croissant, schema_of
-from cc_pipeline.export.provenance import Provenance, read_provenance, write_targets
+from cc_pipeline.export.provenance import Provenance, write_targets
 from cc_pipeline.processes import this_process
 
 README, PROVENANCE, CROISSANT, TARGETS = "README.md", "provenance.json", "croissant.json", "targets.csv"
@@ -156,18 +156,6 @@ def write_export_documents(
         lines = _readme(description, provenance, exported_tables, file_facts, extra_text)
         write_whole(document_path(out, README), head + "\n".join(lines))
     return (*files, *documents)
-
-
-def provenance_of(folder: Path, selection: Sequence[str]) -> Provenance:
-    """Reads the provenance of a folder that :func:`write_export_documents` wrote, and adds the ``selection`` of the new
-    export. Without these documents, nothing else is known."""
-    try:
-        earlier = read_provenance(
-            json.loads(document_path(folder, PROVENANCE).read_bytes()), document_path(folder, TARGETS)
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return Provenance(selection=tuple(selection))
-    return replace(earlier, selection=(*earlier.selection, *selection))
 
 
 def _write_json(path: Path, document: Mapping[str, Any]) -> None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from cc_pipeline import SOFTWARE, __version__
 from cc_pipeline.addresses import redact_address, scheme_of
-from cc_pipeline.commoncrawl.domains import registered_domain
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import SET_SLUG
@@ -30,9 +29,8 @@ from cc_pipeline.workspace.workspace import Workspace
 FORMAT: Final = "cc_pipeline provenance"
 #: Raised when older readers would misread the document.
 VERSION: Final = 1
-#: Outcomes of a target: captures were found; an index has none; it is blocked; this home has nothing of it, because it
-#: was not run, or was found in no crawl and not kept.
-OUTCOMES: Final = ("found", "empty", "refused", "not here")
+#: Outcomes of a target: captures were found; the indexes have none; it is blocked; it was looked up in no crawl.
+OUTCOMES: Final = ("found", "not found", "blocked", "not looked up")
 #: Maximum number of targets named in a sentence.
 _MAX_NAMED_TARGETS: Final = 20
 
@@ -49,22 +47,20 @@ class CrawlSource:
 
 @dataclass(frozen=True, slots=True)
 class TargetOutcome:
-    """The outcome of a target, or of a member of the set ``of``, over all crawls. ``pages`` is the number of exported
-    pages, if it is known by target."""
+    """The outcome of a target, or of a member of the set ``of``, over all crawls."""
 
     definition: str
     outcome: str
     of: str = ""
     crawls: int = 0
     captures: int = 0
-    pages: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
     """The origin of exported rows. ``source`` is an address; of a folder only its name; empty if it is not known.
     ``selection`` describes the selection in words, ``versions`` are those of the lake's tables at the publication,
-    ``published`` is its time."""
+    ``published`` is its time, ``exported`` describes the rows for a later export of new ones."""
 
     source: str = ""
     selection: tuple[str, ...] = ()
@@ -72,22 +68,13 @@ class Provenance:
     targets: tuple[TargetOutcome, ...] = ()
     versions: Mapping[str, int] = field(default_factory=dict)
     published: datetime | None = None
+    exported: Mapping[str, Any] | None = None
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
     def outcomes(self) -> dict[str, int]:
         """The number of targets (and members of sets) by outcome; all of ``OUTCOMES``, in their order."""
         return {name: sum(target.outcome == name for target in self.targets) for name in OUTCOMES}
-
-    def with_pages(self, by_domain: Mapping[str, int]) -> Provenance:
-        """Returns the same with the exported pages of each target that is a registered domain."""
-        outcomes = [
-            replace(target, pages=by_domain.get(target.definition, 0))
-            if not {*": "} & {*target.definition} and registered_domain(target.definition) == target.definition
-            else target
-            for target in self.targets
-        ]
-        return replace(self, targets=tuple(outcomes))
 
     def as_rows(self) -> list[tuple[str, str]]:
         """Returns names and values, for files that contain it as a table."""
@@ -116,6 +103,7 @@ class Provenance:
             "crawls": [asdict(crawl_source) for crawl_source in self.crawls],
             "targets": self.outcomes,
             "tables": dict(sorted(self.versions.items())),
+            **({} if self.exported is None else {"exported": self.exported}),
         }
 
 
@@ -195,41 +183,15 @@ def _list_outcomes(
         crawl_count = len(found.crawls.get(slug, ()))
         for member in target.members or (target,):
             count = found.captures[slug, member.definition if target.members else ""]
-            outcome = "found" if count else "empty" if crawl_count else "not here"
+            outcome = "found" if count else "not found" if crawl_count else "not looked up"
             if not count and blocklist.touching(member):
-                outcome = "refused"
+                outcome = "blocked"
             yield TargetOutcome(member.definition, outcome, slug if target.members else "", crawl_count, count)
-
-
-def read_provenance(document: Mapping[str, Any], targets: Path) -> Provenance:
-    """Reads what :meth:`Provenance.as_json` and :func:`write_targets` wrote. Raises ``KeyError``, ``TypeError``,
-    ``ValueError`` or ``OSError`` for other documents."""
-    published = document["published_at"]
-    rows: list[dict[str, str]] = []
-    if targets.exists():
-        with targets.open(encoding="utf-8", newline="") as stream:
-            rows = [*csv.DictReader(stream)]
-    return Provenance(
-        str(document["source"]),
-        tuple(map(str, document["asked"])),
-        tuple(
-            CrawlSource(str(crawl["crawl"]), crawl["path_list"], dict(crawl["indexes"])) for crawl in document["crawls"]
-        ),
-        tuple(
-            TargetOutcome(
-                row["definition"], row["outcome"], row["of"], int(row["crawls"]), int(row["captures"]),
-                int(row["pages"]) if row["pages"] else None,
-            )
-            for row in rows
-        ),
-        {str(name): int(version) for name, version in document["tables"].items()},
-        None if published is None else datetime.fromisoformat(published),
-    )  # fmt: skip
 
 
 def write_targets(path: Path, targets: Collection[TargetOutcome]) -> None:
     """Writes the outcome of each target as CSV. Raises ``OSError``."""
-    names = ("definition", "outcome", "of", "crawls", "captures", "pages")
+    names = ("definition", "outcome", "of", "crawls", "captures")
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(names)

@@ -26,7 +26,7 @@ from cc_pipeline.export.files import (
 )
 from cc_pipeline.export.format import RowsRequest, Written
 from cc_pipeline.export.formulas import harmless_in_sql
-from cc_pipeline.export.text_rows import write_text
+from cc_pipeline.export.text_rows import BATCH_ROWS, LARGE_ROWS, write_text
 from cc_pipeline.extension import extensions
 from cc_pipeline.lake.quoting import is_one_of, quote_literal, quote_name
 from cc_pipeline.lake.snapshot import MacroSpec, make_macros
@@ -58,11 +58,13 @@ _PLACE = ", ".join(CAPTURE)
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A selection of rows: its name, its query, and its published table, if any."""
+    """A selection of rows: its name, its query, its published table, if any, and whether its rows are a stream that
+    costs much to read again."""
 
     name: str
     sql: str
     table: str | None = None
+    is_streamed: bool = False
 
 
 def select_tables(
@@ -76,7 +78,8 @@ def select_tables(
     columns_by_table = dict(_published(connection))
     for name in names:
         if name not in columns_by_table:
-            raise UserInputError(f"{name!r} is not published; there are: {', '.join(sorted(columns_by_table))}")
+            names = ", ".join((*sorted(columns_by_table), "page_html"))
+            raise UserInputError(f"{name!r} is not published; there are: {names}")
     default_names = _list_target_tables(columns_by_table) if (targets or crawls) else sorted(columns_by_table)
     return [
         Selection(name, _select_rows(name, columns_by_table[name], targets, crawls), name)
@@ -84,9 +87,14 @@ def select_tables(
     ]
 
 
+def has_rows(connection: duckdb.DuckDBPyConnection, queries: Iterable[str]) -> bool:
+    """Whether any of the queries has a row."""
+    return any(connection.execute(f"FROM ({query}\n) LIMIT 1").fetchone() for query in queries)
+
+
 def keep_full_file(connection: duckdb.DuckDBPyConnection, out: Path, queries: Iterable[str]) -> None:
     """Raises ``UserInputError`` if something is at ``out``, and no query has a row to replace it with."""
-    if out.exists() and not any(connection.execute(f"FROM ({query}\n) LIMIT 1").fetchone() for query in queries):
+    if out.exists() and not has_rows(connection, queries):
         refuse_empty(out)
 
 
@@ -111,7 +119,7 @@ def _macros_for(tables: Collection[str | None]) -> list[Sequence[MacroSpec]]:
     return [MACROS, *added]
 
 
-def select_query(connection: duckdb.DuckDBPyConnection, sql: str, name: str = "query") -> Selection:
+def select_query(connection: duckdb.DuckDBPyConnection, sql: str) -> Selection:
     """Selects the rows of one query. Raises ``UserInputError`` for several statements, and for one without rows."""
     try:
         statements = connection.extract_statements(sql)
@@ -122,7 +130,7 @@ def select_query(connection: duckdb.DuckDBPyConnection, sql: str, name: str = "q
         connection.execute(f"DESCRIBE {query}")
     except duckdb.Error as error:
         raise UserInputError(f"DuckDB says: {error}") from None
-    return Selection(name, query)
+    return Selection("query", query)
 
 
 def bound_memory(connection: duckdb.DuckDBPyConnection, scratch: Path) -> None:
@@ -145,13 +153,15 @@ def write_table(
 ) -> ExportedTable:
     """Writes the rows of ``selection`` to ``path``; a ``guarded`` CSV has no formulas. Raises ``UserInputError`` for a
     query that DuckDB refuses, ``EnvironmentFault`` if it cannot write."""
-    columns = _describe_columns(connection, selection.sql)
+    columns = describe_columns(connection, selection.sql)
     sql = f"SELECT {_columns_as(columns, format, guarded)} FROM ({selection.sql})"
     if format != "parquet":
         # each thread would have a part of each column in memory
         connection.execute(f"SET threads = 1; SET memory_limit = '{MEMORY}'; SET streaming_buffer_size = '1MB'")
+        batch_rows = LARGE_ROWS if selection.is_streamed else BATCH_ROWS
         with _translate_errors(path), path.open("wb") as stream:
-            return _describe_exported(connection, selection, columns, write_text(connection, sql, format, stream))
+            row_count = write_text(connection, sql, format, stream, batch_rows)
+        return _describe_exported(connection, selection, columns, row_count)
     kv = quote_literal(f"{selection.name} of cc_pipeline; see the README")
     options = (
         f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_GROUP_ROWS}, "
@@ -179,7 +189,7 @@ def write_duckdb(
     exported_tables: list[ExportedTable] = []
     try:
         for selection in selections:
-            columns = _describe_columns(connection, selection.sql)
+            columns = describe_columns(connection, selection.sql)
             name = quote_name(selection.name)
             statement = f"CREATE TABLE handed.main.{name} AS {selection.sql}"
             _run_slim(connection, statement, path, _USUAL_MEMORY_OF_DUCKDB)
@@ -322,7 +332,7 @@ def _describe_exported(
     table: str | None = None,
 ) -> ExportedTable:
     crawls: dict[str, int] = {}
-    if any(name == "crawl" for name, _ in columns):
+    if any(name == "crawl" for name, _ in columns) and (table or not selection.is_streamed):
         count_query = (
             f"SELECT crawl, count(*) FROM {table or f'({selection.sql})'} WHERE crawl IS NOT NULL GROUP BY ALL"
         )
@@ -350,7 +360,8 @@ def _carry_comments(connection: duckdb.DuckDBPyConnection, selection: Selection,
         connection.execute(f"COMMENT ON COLUMN handed.main.{name}.{quote_name(column)} IS {quote_literal(comment)}")
 
 
-def _describe_columns(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[str, str]]:
+def describe_columns(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[str, str]]:
+    """Returns name and DuckDB type of each column of a query. Raises ``UserInputError`` if DuckDB refuses it."""
     try:
         return [(str(row[0]), str(row[1])) for row in connection.execute(f"DESCRIBE {sql}").fetchall()]
     except duckdb.Error as error:

@@ -22,7 +22,9 @@ from cc_pipeline.lake.quoting import quote_literal, quote_name
 
 #: Rows that are formatted and written at a time. DuckDB's default of 2,048 would be 70 MB of pages, copied for each
 #: step of formatting.
-_BATCH_ROWS: Final = 128
+BATCH_ROWS: Final = 128
+#: The same for rows that may have a megabyte each.
+LARGE_ROWS: Final = 16
 #: The same for Parquet, whose rows are not formatted.
 _PARQUET_BATCH_ROWS: Final = 2_048
 _ROWS: Final = "_rows_of_query"
@@ -38,8 +40,11 @@ _PLAIN_KINDS: Final = (
 )  # fmt: skip
 
 
-def write_text(connection: duckdb.DuckDBPyConnection, query: str, format: str, stream: BinaryIO) -> int:
-    """Writes the rows of ``query`` to ``stream`` as ``csv``, with a header, or as ``jsonl``. Returns their number.
+def write_text(
+    connection: duckdb.DuckDBPyConnection, query: str, format: str, stream: BinaryIO, batch_rows: int = BATCH_ROWS
+) -> int:
+    """Writes the rows of ``query`` to ``stream`` as ``csv``, with a header, or as ``jsonl``, ``batch_rows`` at a time.
+    Returns their number.
 
     Ctrl-C and an error of ``stream`` stop the query. Raises the errors of DuckDB and of ``stream``.
     """
@@ -52,15 +57,16 @@ def write_text(connection: duckdb.DuckDBPyConnection, query: str, format: str, s
         line = f"concat_ws(',', {', '.join(map(_field_in_sql, names, (kind for _, kind in columns)))})"
     else:
         line = f"to_json(struct_pack({', '.join(f'{name} := {name}' for name in names)}))"
-    return _write(connection, rows, f"SELECT encode({line} || chr(10)) FROM {_ROWS} AS _({', '.join(names)})", stream)
+    lines = f"SELECT encode({line} || chr(10)) FROM {_ROWS} AS _({', '.join(names)})"
+    return _write(connection, rows, lines, stream, batch_rows)
 
 
-def _write(connection: duckdb.DuckDBPyConnection, rows: str, lines: str, stream: BinaryIO) -> int:
+def _write(connection: duckdb.DuckDBPyConnection, rows: str, lines: str, stream: BinaryIO, batch_rows: int) -> int:
     written = 0
     failed: list[duckdb.Error] = []
 
     def run_query() -> None:
-        cursor.register(_ROWS, _read_batches(connection, rows, _BATCH_ROWS, failed))
+        cursor.register(_ROWS, _read_batches(connection, rows, batch_rows, failed))
         cursor.execute(lines)
 
     # a thread that waits for DuckDB ignores Ctrl-C, so the main thread waits for another thread
@@ -69,7 +75,7 @@ def _write(connection: duckdb.DuckDBPyConnection, rows: str, lines: str, stream:
             [(zone,)] = connection.execute("SELECT current_setting('TimeZone')").fetchall()
             cursor.execute(f"SET TimeZone = {quote_literal(zone)}")
             reader.submit(run_query).result()
-            while rows_of_one := reader.submit(cursor.fetchmany, _BATCH_ROWS).result():
+            while rows_of_one := reader.submit(cursor.fetchmany, batch_rows).result():
                 stream.writelines(line for (line,) in rows_of_one)
                 written += len(rows_of_one)
         except BaseException as error:

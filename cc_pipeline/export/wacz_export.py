@@ -60,7 +60,7 @@ def write_wacz_export(request: RecordsRequest) -> Written:
     if wacz.left_out:
         lost["left out"] = wacz.left_out
     loss_counts = ", ".join(f"{count:,} {name}" for name, count in sorted(lost.items()))
-    note = f"{format_count(ledger.planned, 'capture', 'were')} planned, {wacz.records:,} are here" + (
+    note = f"{format_count(ledger.planned, 'capture', 'were')} planned, {wacz.records:,} fetched" + (
         f"; {loss_counts}" if lost else ""
     )
     delivered_table = ExportedTable("records", wacz.records, ledger.crawls, note=note)

@@ -60,7 +60,7 @@ class CaptureTotals:
     of their fetch. ``retained`` were there before and are not in the answer; ``outside`` were left out; ``repeated``
     are further rows of captures that the index had named already.
 
-    ``unlisted`` captures are no longer in the index that named them, ``removed`` ones of these were removed."""
+    ``unlisted_captures`` are no longer in the index that named them, ``removed`` ones of these were removed."""
 
     rows: int = 0
     members: Mapping[str, int] | None = None
@@ -68,7 +68,7 @@ class CaptureTotals:
     retained: int = 0
     outside: int = 0
     repeated: int = 0
-    unlisted: int = 0
+    unlisted_captures: int = 0
     removed: int = 0
 
 
@@ -175,13 +175,13 @@ def _select_rows(
         is_first = np.zeros(batch.num_rows, bool)
         counted_rows = np.flatnonzero(in_segments)
         is_first[counted_rows[np.unique(location[counted_rows], return_index=True)[1]]] = True
-        is_unlisted = is_first & unlisted_mask
+        is_unlisted_capture = is_first & unlisted_mask
         totals.retained += int(np.count_nonzero(is_first & is_stored & ~is_answered[location] & ~unlisted_mask))
         if removes_unlisted:
             is_first &= ~unlisted_mask
-            totals.removed += int(np.count_nonzero(is_unlisted))
+            totals.removed += int(np.count_nonzero(is_unlisted_capture))
         else:
-            totals.unlisted += int(np.count_nonzero(is_unlisted))
+            totals.unlisted_captures += int(np.count_nonzero(is_unlisted_capture))
         totals.rows += int(np.count_nonzero(is_first))
         yield batch.filter(pa.array(is_first)).select(CAPTURES_SCHEMA.names)
 

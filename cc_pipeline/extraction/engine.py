@@ -29,7 +29,7 @@ from cc_pipeline.lake.files import WrittenRows, join_rows, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.processes import usable_cores
-from cc_pipeline.records.asks import count_asks
+from cc_pipeline.records.ask_counts import count_asks
 from cc_pipeline.records.fetch import Planned, RecordsResult, fetch_records
 from cc_pipeline.records.locations import LocationIndex
 from cc_pipeline.records.orders import Order
@@ -133,16 +133,16 @@ class LocalEngine:
             in_table=request.read_table_places,
         )
 
-        def records(are_counted: bool) -> Iterator[pa.RecordBatch]:
-            counting = partial(count_asks, asked_at=request.order.asked_at, are_counted=are_counted)
+        def records(is_source_sound: bool) -> Iterator[pa.RecordBatch]:
+            counting = partial(count_asks, ask_time=request.order.ask_time, is_source_sound=is_source_sound)
             return map(counting, rows.batches())
 
         return FetchResult(
             result,
             rows.rows,
-            lambda are_counted: count_fetched(records(are_counted), request.slices),
-            lambda are_counted: write_rows(
-                workspace.lake, "records", request.crawl, records(are_counted), request.generations
+            lambda is_source_sound: count_fetched(records(is_source_sound), request.slices),
+            lambda is_source_sound: write_rows(
+                workspace.lake, "records", request.crawl, records(is_source_sound), request.generations
             ),
         )
 

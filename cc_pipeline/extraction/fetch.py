@@ -130,7 +130,9 @@ def _fetch_all(
     forget(workspace.storage, killed_fetches)
     new_state = group_state.with_rows(state.committed)
     # pages of repaired slices are to be parsed again, and lost bytes are looked for again
-    if not fetch_plan.repaired and not any(one.lost_records for one in group_state.slice_states.values()):
+    if not fetch_plan.repaired and not any(
+        slice_state.lost_records for slice_state in group_state.slice_states.values()
+    ):
         run.keep(new_state)
     return _finish(state, fetch_plan, new_state, started)
 
@@ -290,8 +292,8 @@ def _fetch(state: _FetchState, fetch_plan: _FetchPlan, *, retry_lost: bool) -> N
         fetched = _fetch_records(state, order, generations, file_lease, scratch)
         file_lease.confirm()
         if slices:
-            are_counted = _judge(state, fetched)
-            _commit(state, order, generations, fetch_plan.repaired, fetched, are_counted)
+            is_source_sound = _judge(state, fetched)
+            _commit(state, order, generations, fetch_plan.repaired, fetched, is_source_sound)
         else:
             retire_journals(workspace.storage, fetched.result.settled)
     state.result = fetched.result
@@ -307,16 +309,16 @@ def _judge(state: _FetchState, fetched: FetchResult) -> bool:
     is_ill = totals.is_ill(state.workspace.settings.max_lost)
     if is_ill:
         state.ill_slices = [slice_ for slice_, counts in counts_by_slice.items() if counts.ask_pending]
-    are_counted = fetched.result.source_gave_good_record and not is_ill
-    if are_counted and any(counts.ask_pending for counts in counts_by_slice.values()):
+    is_source_sound = fetched.result.source_gave_good_record and not is_ill
+    if is_source_sound and any(counts.ask_pending for counts in counts_by_slice.values()):
         counts_by_slice = fetched.count_slices(True)
     state.counts_by_slice |= counts_by_slice
-    return are_counted
+    return is_source_sound
 
 
 def _build_order(state: _FetchState, slices: Sequence[Slice], *, retry_lost: bool) -> Order:
     """The order of a fetch of some slices."""
-    workspace, asked_at = state.workspace, current_time()
+    workspace, ask_time = state.workspace, current_time()
     contents = [_get_captures(state.previous_states[slice_]).content for slice_ in slices]
     return Order(
         state.crawl,
@@ -325,9 +327,9 @@ def _build_order(state: _FetchState, slices: Sequence[Slice], *, retry_lost: boo
         RecordOptions(
             fail_on_digest=workspace.settings.digest_policy == "fail",
             retry_lost=retry_lost,
-            source_gave_good_record=_has_given_good_record(workspace, state.crawl, asked_at),
+            source_gave_good_record=_has_given_good_record(workspace, state.crawl, ask_time),
         ),
-        asked_at,
+        ask_time,
     )
 
 
@@ -363,7 +365,7 @@ def _fetch_records(
     )
     gives_proof = fetched.result.fetched or not order.options.source_gave_good_record
     if fetched.result.source_gave_good_record and gives_proof and not crawl.startswith(LOCAL_CRAWLS):
-        _note_good_record(workspace, order.asked_at)
+        _note_good_record(workspace, order.ask_time)
     _check_balance(captures.rows, fetched.rows, fetched.result.outcomes, crawl)
     return fetched
 
@@ -374,7 +376,7 @@ def _commit(
     generations: Mapping[Slice, int],
     repaired: Mapping[Slice, int],
     fetched: FetchResult,
-    are_counted: bool,
+    is_source_sound: bool,
 ) -> None:
     """Commits the records and the notes of the slices."""
     workspace, result, slices = state.workspace, fetched.result, [*generations]
@@ -388,10 +390,10 @@ def _commit(
         for slice_ in slices
     }
     previous_notes = {slice_: state.previous_states[slice_].fetch for slice_ in slices}
-    notes = build_fetch_notes(counts_by_slice, inputs, previous_notes, order.asked_at)
+    notes = build_fetch_notes(counts_by_slice, inputs, previous_notes, order.ask_time)
     note_superseded(workspace, slices, result.stored, time.time())
     forget_failed_pages(workspace, [*repaired], state.distrusted)
-    written = {"records": fetched.write(are_counted)}
+    written = {"records": fetched.write(is_source_sound)}
     base = state.group.base(workspace, FETCH, slices, LOCATE)
     state.committed += commit_written(workspace.lake, FETCH, inputs, written, generations, base, notes=notes)
     retire_journals(workspace.storage, result.settled)
@@ -403,8 +405,8 @@ def _has_given_good_record(workspace: Workspace, crawl: str, now: datetime) -> b
     if crawl.startswith(LOCAL_CRAWLS):
         return False
     try:
-        source, _, noted_at = _good_record_path(workspace).read_text("utf-8").rpartition(" ")
-        is_recent = timedelta() <= now - datetime.fromisoformat(noted_at) < _PROOF_AGE
+        source, _, note_time = _good_record_path(workspace).read_text("utf-8").rpartition(" ")
+        is_recent = timedelta() <= now - datetime.fromisoformat(note_time) < _PROOF_AGE
     except (OSError, ValueError, TypeError):  # no file, or a damaged one: the next good record is noted again
         return False
     return is_recent and source == workspace.settings.source

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.lake.slice import Metrics, Slice
-from cc_pipeline.records.asks import ASKS_UNTIL_LOST, BAD_PLAN
+from cc_pipeline.records.ask_counts import ASKS_UNTIL_LOST, BAD_PLAN
 from cc_pipeline.transport.faults import handling_of
 
 
@@ -64,7 +64,7 @@ class SliceFetchCounts(FetchCounts):
         """The metrics for the metadata of the partition."""
         metrics: Metrics = {
             "pending": self.pending,
-            "not here": share(self.planned - self.fetched, self.planned),
+            "not fetched": share(self.planned - self.fetched, self.planned),
         }
         if self.pending:
             metrics["pending because of"] = f"{self.reason}, e.g. {self.example}"
@@ -97,11 +97,13 @@ class _PendingCounts:
     last_ask_at: datetime | None = None
     example: str = ""
 
-    def add(self, other: _PendingCounts) -> None:
-        self.example = self.example or other.example
-        self.count += other.count
-        self.asks = min(self.asks, other.asks)
-        self.last_ask_at = min((one for one in (self.last_ask_at, other.last_ask_at) if one is not None), default=None)
+    def add(self, counts: _PendingCounts) -> None:
+        self.example = self.example or counts.example
+        self.count += counts.count
+        self.asks = min(self.asks, counts.asks)
+        self.last_ask_at = min(
+            (time for time in (self.last_ask_at, counts.last_ask_at) if time is not None), default=None
+        )
 
 
 @dataclass(slots=True)
@@ -149,20 +151,20 @@ class Tally:
         for row in _count_groups(losses, ["target", "warc_filename"]):
             self._losses.setdefault(row["target"], Counter())[row["warc_filename"]] += row["count_all"]
 
-    def include(self, other: Tally) -> None:
+    def include(self, tally: Tally) -> None:
         """Adds the counts of another tally."""
-        self._counts.update(other._counts)
-        self._bytes.update(other._bytes)
-        self._mismatched.update(other._mismatched)
-        for target, reasons in other._pending.items():
+        self._counts.update(tally._counts)
+        self._bytes.update(tally._bytes)
+        self._mismatched.update(tally._mismatched)
+        for target, reasons in tally._pending.items():
             for reason, pending_counts in reasons.items():
                 self._get_pending(target, reason).add(pending_counts)
-        for target, files in other._files.items():
+        for target, files in tally._files.items():
             for file, end in files.items():
                 self._store(target, file, end, 0)
-        for own, added in ((self._lost_reasons, other._lost_reasons), (self._losses, other._losses)):
-            for target, counts in added.items():
-                own.setdefault(target, Counter()).update(counts)
+        for totals, added_counts in ((self._lost_reasons, tally._lost_reasons), (self._losses, tally._losses)):
+            for target, counts in added_counts.items():
+                totals.setdefault(target, Counter()).update(counts)
 
     def count_slices(self, slices: Iterable[Slice]) -> dict[Slice, SliceFetchCounts]:
         """The counts of each of ``slices``."""
@@ -173,7 +175,7 @@ class Tally:
         by_reason = self._pending.get(target, {})
         # equally frequent ones by name
         reason = min(by_reason, key=lambda name: (-by_reason[name].count, name), default=None)
-        asked = [counts for name, counts in by_reason.items() if counts_as_loss(name)]
+        counting = [counts for name, counts in by_reason.items() if counts_as_loss(name)]
         numbers = {name: self._counts[target, name] for name in ("fetched", "pending", "lost")}
         return SliceFetchCounts(
             slice_=slice_,
@@ -181,9 +183,11 @@ class Tally:
             **numbers,
             reason=reason,
             example=None if reason is None else by_reason[reason].example,
-            ask_pending=sum(counts.count for counts in asked),
-            asks=min((counts.asks for counts in asked), default=0),
-            last_ask_at=min((counts.last_ask_at for counts in asked if counts.last_ask_at is not None), default=None),
+            ask_pending=sum(counts.count for counts in counting),
+            asks=min((counts.asks for counts in counting), default=0),
+            last_ask_at=min(
+                (counts.last_ask_at for counts in counting if counts.last_ask_at is not None), default=None
+            ),
             lost_reason=_most_common(self._lost_reasons.get(target, Counter())),
             losses=self._losses.get(target, {}),
             mismatched=self._mismatched[target],
@@ -221,11 +225,11 @@ def sum_by_target(slice_counts: Iterable[SliceFetchCounts]) -> list[SliceFetchCo
     return [_sum_counts(slice_, parts) for slice_, parts in counts_by_target.items()]
 
 
-_SUMMED: Final = ("planned", "fetched", "pending", "lost", "ask_pending", "mismatched")
+_SUMMED_NAMES: Final = ("planned", "fetched", "pending", "lost", "ask_pending", "mismatched")
 
 
 def _sum_counts(slice_: Slice, parts: Sequence[SliceFetchCounts]) -> SliceFetchCounts:
-    totals: dict[str, Any] = {name: sum(getattr(counts, name) for counts in parts) for name in _SUMMED}
+    totals: dict[str, Any] = {name: sum(getattr(counts, name) for counts in parts) for name in _SUMMED_NAMES}
     totals["lost_reason"] = max(parts, key=lambda counts: counts.lost).lost_reason
     totals["asks"] = min((counts.asks for counts in parts if counts.ask_pending), default=0)
     # its reason and example
@@ -237,8 +241,8 @@ def _most_common(counts: Counter[str]) -> str | None:
 
 
 def _count_groups(rows: pa.Table, keys: list[str]) -> list[dict[str, Any]]:
-    counted: list[dict[str, Any]] = rows.group_by(keys).aggregate([([], "count_all")]).to_pylist()
-    return counted
+    groups: list[dict[str, Any]] = rows.group_by(keys).aggregate([([], "count_all")]).to_pylist()
+    return groups
 
 
 def mismatched_rows(records: pa.Table) -> pa.Table:

@@ -19,19 +19,19 @@ def build_fetch_notes(
     counts_by_slice: Mapping[Slice, SliceFetchCounts],
     inputs: Mapping[Slice, Mapping[str, str]],
     previous_notes: Mapping[Slice, FetchSummary | None],
-    asked_at: datetime,
+    ask_time: datetime,
 ) -> dict[Slice, dict[str, object]]:
-    """The note of each slice after a fetch at ``asked_at``; see the columns of ``fetches``."""
+    """The note of each slice after a fetch at ``ask_time``; see the columns of ``fetches``."""
     notes: dict[Slice, dict[str, object]] = {}
     for slice_, counts in counts_by_slice.items():
         previous = previous_notes[slice_]
         has_failed = counts.pending > counts.ask_pending
         failed_runs = (0 if previous is None else previous.failed_runs) + 1 if has_failed else 0
-        next_ask_at = next_ask_time(counts, failed_runs, asked_at)
+        next_ask_at = next_ask_time(counts, failed_runs, ask_time)
         notes[slice_] = {
             **{name: getattr(counts, name) for name in _COUNT_COLUMNS},
             "failed_runs": failed_runs,
-            "last_attempt_at": _format_time(asked_at),
+            "last_attempt_at": _format_time(ask_time),
             "next_ask_at": None if next_ask_at is None else _format_time(next_ask_at),
             "input_digest": digest_fetch_input(inputs[slice_]),
             "stored_files": list_stored_files(counts),

@@ -111,7 +111,7 @@ class RunState:
         self._workspace = workspace
         self._states: dict[tuple[str, str], GroupState] = {}
         #: Targets whose state was read before.
-        self._known: set[str] = set()
+        self._read_slugs: set[str] = set()
 
     def take(self, crawl: str, slugs: Sequence[str]) -> GroupState:
         """The state of targets: from the stage before, else from the lake. Raises as :func:`read_group_state`, and
@@ -119,13 +119,13 @@ class RunState:
         states = [self._states.pop((crawl, slug), None) for slug in slugs]
         if states and (first := states[0]) is not None and all(state is first for state in states):
             return first.select(slugs)
-        known = sorted(self._known.intersection(slugs))
-        if removed := sorted({*known} - read_stored_versions(self._workspace.lake, known).keys()):
+        read_before = sorted(self._read_slugs.intersection(slugs))
+        if removed := sorted({*read_before} - read_stored_versions(self._workspace.lake, read_before).keys()):
             raise EnvironmentFault(
                 f"{', '.join(removed[:3])} was removed during this run", "To extract it anew, run it again."
             )
         state = read_group_state(self._workspace, crawl, slugs)
-        self._known.update(slugs)
+        self._read_slugs.update(slugs)
         return state
 
     def keep(self, state: GroupState) -> None:

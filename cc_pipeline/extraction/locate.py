@@ -208,7 +208,7 @@ class _LookupTotals:
     retained: int = 0
     outside: int = 0
     blocked: int = 0
-    unlisted: int = 0
+    unlisted_captures: int = 0
     removed: int = 0
     repeated: Counter[str] = field(default_factory=Counter)
     notes: dict[str, None] = field(default_factory=dict)
@@ -218,7 +218,7 @@ class _LookupTotals:
         """Counts captures of slices that were committed: retained, removed, left out and repeated ones."""
         for slice_, capture_totals in totals_by_slice.items():
             self.retained += capture_totals.retained
-            self.unlisted += capture_totals.unlisted
+            self.unlisted_captures += capture_totals.unlisted_captures
             self.removed += capture_totals.removed
             self.outside += capture_totals.outside
             if capture_totals.repeated:
@@ -347,8 +347,8 @@ def _write_notes(totals: _LookupTotals, crawl: str) -> Iterator[str]:
         yield f"{crawl}: left out {format_count(totals.blocked, 'capture')} of blocked sites"
     if totals.retained:
         yield _RETAINED_MESSAGE.format(captures=format_count(totals.retained, "capture", "are"), crawl=crawl)
-    if totals.unlisted:
-        yield _UNLISTED_MESSAGE.format(captures=format_count(totals.unlisted, "capture", "are"), crawl=crawl)
+    if totals.unlisted_captures:
+        yield _UNLISTED_MESSAGE.format(captures=format_count(totals.unlisted_captures, "capture", "are"), crawl=crawl)
     if totals.removed:
         yield _REMOVED_MESSAGE.format(captures=format_count(totals.removed, "capture", "were"), crawl=crawl)
     for slug, count in sorted(totals.repeated.items())[:_MAX_NAMED_TARGETS]:
@@ -432,8 +432,8 @@ def _commit_slices(
     """Commits the captures of some slices, with the notes of their lookups."""
     workspace, slices = lookup_plan.workspace, [*totals]
     inputs = {
-        slice_: build_locate_input(one.definition, one.located_by, one.index_version)
-        for slice_, one in summaries.items()
+        slice_: build_locate_input(summary.definition, summary.located_by, summary.index_version)
+        for slice_, summary in summaries.items()
         if slice_ in totals
     }
     generations = draw_generations(slices)

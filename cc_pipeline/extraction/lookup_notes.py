@@ -58,7 +58,7 @@ def build_note(slice_: Slice, summary: LookupSummary, totals: CaptureTotals) -> 
         "record_bytes": price.record_bytes,
         "fetch_bytes": price.bytes,
         "fetch_requests": price.requests,
-        "unlisted": totals.unlisted,
+        "unlisted": totals.unlisted_captures,
         "repeated": totals.repeated,
     }
 
@@ -68,7 +68,9 @@ def build_details(summary: LookupSummary, totals: CaptureTotals) -> dict[str, ob
     unread = [] if summary.gaps is None else [path for path, _ in summary.gaps.files]
     if totals.members is None and not unread:
         return None
-    members = None if totals.members is None else [{"member": one, "captures": n} for one, n in totals.members.items()]
+    members = (
+        None if totals.members is None else [{"member": member, "captures": n} for member, n in totals.members.items()]
+    )
     return {"unread": unread, "members": members}
 
 
@@ -76,7 +78,7 @@ def read_located_members(workspace: Workspace, slices: Collection[Slice]) -> dic
     """The definitions of the members with which slices of sets were located."""
     rows = read_slice_rows(workspace.lake, slices, (LOCATE,), details=True)
     return {
-        slice_: [one["member"] for one in row.details["members"]]
+        slice_: [member_note["member"] for member_note in row.details["members"]]
         for (slice_, _), row in rows.items()
         if row.details and row.details["members"] is not None
     }

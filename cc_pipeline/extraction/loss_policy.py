@@ -19,7 +19,7 @@ from cc_pipeline.extraction.fetch_counts import (
 )
 from cc_pipeline.lake.slice import Slice, StageReport
 from cc_pipeline.progress import list_first
-from cc_pipeline.records.asks import ASK_INTERVAL
+from cc_pipeline.records.ask_counts import ASK_INTERVAL
 
 #: Wait of schedules before they request captures again that failed for a reason that does not count: this long after
 #: the first time, then twice as long each time, up to the maximum.
@@ -66,16 +66,16 @@ class CommandTotals:
         return losses >= MANY_LOSSES and losses > allowed * self._planned
 
 
-def next_ask_time(counts: SliceFetchCounts, failed_runs: int, asked_at: datetime) -> datetime | None:
-    """The time from which schedules request pending captures again, after a fetch at ``asked_at``; ``None``: none are
+def next_ask_time(counts: SliceFetchCounts, failed_runs: int, ask_time: datetime) -> datetime | None:
+    """The time from which schedules request pending captures again, after a fetch at ``ask_time``; ``None``: none are
     pending. The wait doubles with each of ``failed_runs``, unless it is for the next ask that counts."""
     times = []
     if counts.ask_pending:
         last_ask_at = counts.last_ask_at
-        is_valid = last_ask_at is not None and asked_at - ASK_INTERVAL < last_ask_at <= asked_at
-        times.append((last_ask_at if is_valid and last_ask_at is not None else asked_at) + ASK_INTERVAL)
+        is_valid = last_ask_at is not None and ask_time - ASK_INTERVAL < last_ask_at <= ask_time
+        times.append((last_ask_at if is_valid and last_ask_at is not None else ask_time) + ASK_INTERVAL)
     if counts.pending > counts.ask_pending:
-        times.append(asked_at + min(_MAX_DELAY, _FIRST_DELAY * 2 ** min(failed_runs - 1, 16)))
+        times.append(ask_time + min(_MAX_DELAY, _FIRST_DELAY * 2 ** min(failed_runs - 1, 16)))
     return min(times, default=None)
 
 
@@ -122,24 +122,24 @@ def _build_error(
     source: str,
 ) -> Incomplete:
     problem, advice = describe(counts, allowed)
-    part, total = sum(one.pending for one in counts), sum(one.planned for one in counts)
-    names = list_first([f"{one.slice_.target} in {one.slice_.crawl}" for one in counts], 3)
+    part, total = sum(target.pending for target in counts), sum(target.planned for target in counts)
+    names = list_first([f"{target.slice_.target} in {target.slice_.crawl}" for target in counts], 3)
     amount = f"{part:,} of {total:,} captures ({share(part, total)}) of {names}"
     return Incomplete(f"{source} did not give {amount}; {problem}", f"Fetched records are kept. {advice}")
 
 
 def _describe_pending(counts: Sequence[SliceFetchCounts], allowed: float) -> tuple[str, str]:
     """The problem and the advice for targets with too many pending captures."""
-    worst = max(counts, key=lambda one: one.pending / max(1, one.planned))
+    worst = max(counts, key=lambda target: target.pending / max(1, target.planned))
     # the limit does not apply to a target of which nothing was fetched
     limit_advice = (
         ""
-        if any(not one.fetched for one in counts)
+        if any(not target.fetched for target in counts)
         else f" To continue without them, allow a larger share: CC_PIPELINE_MAX_PENDING (now {allowed:g})"
     )
-    asked = f" ({describe_asks(worst.asks, None)})" if worst.ask_pending else ""
+    ask_note = f" ({describe_asks(worst.asks, None)})" if worst.ask_pending else ""
     return (
-        f"mostly {worst.reason}, e.g. {worst.example}{asked}",
+        f"mostly {worst.reason}, e.g. {worst.example}{ask_note}",
         "Check the source and the network (cc-pipeline doctor), then run it again: only captures that are not fetched "
         f"yet are requested.{limit_advice}",
     )
@@ -147,7 +147,7 @@ def _describe_pending(counts: Sequence[SliceFetchCounts], allowed: float) -> tup
 
 def _describe_ill(counts: Sequence[SliceFetchCounts], allowed: float) -> tuple[str, str]:
     """The problem and the advice for targets of a source that lacks too much to be believed."""
-    worst = max(counts, key=lambda one: one.ask_pending)
+    worst = max(counts, key=lambda target: target.ask_pending)
     return (
         f"mostly {worst.reason}, e.g. {worst.example}. These are too many to count towards a loss",
         "Check the source (cc-pipeline doctor), and run it again later. If the captures are really lost, allow a "

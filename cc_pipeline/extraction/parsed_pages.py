@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,9 +40,6 @@ from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.tables import CORE_TABLES
 from cc_pipeline.workspace.workspace import Workspace
 
-if TYPE_CHECKING:
-    from cc_pipeline.documents.html.content import Extractor
-
 #: Rows of a page table, batch by batch, as often as they are opened.
 OpenPages = Callable[[], Iterator[pa.RecordBatch]]
 #: Records and stored bytes of one batch for a parser process; whichever is reached first ends the batch.
@@ -66,10 +63,12 @@ class ReusablePages:
         self, workspace: Workspace, inputs: Mapping[Slice, Mapping[str, str]], parsed: Mapping[Slice, SliceRow]
     ) -> None:
         self._workspace = workspace
-        kept = [slice_ for slice_ in inputs if slice_.target.startswith(SET_SLUG) and slice_ in parsed]
-        self._crawl = next((slice_.crawl for slice_ in kept), "")
-        same = [slice_.target for slice_ in kept if _has_same_parser(inputs[slice_], parsed[slice_].input)]
-        self._stored_locations = self._read_locations(same) if same else {}
+        parsed_parts = [slice_ for slice_ in inputs if slice_.target.startswith(SET_SLUG) and slice_ in parsed]
+        self._crawl = next((slice_.crawl for slice_ in parsed_parts), "")
+        unchanged_targets = [
+            slice_.target for slice_ in parsed_parts if _has_same_parser(inputs[slice_], parsed[slice_].input)
+        ]
+        self._stored_locations = self._read_locations(unchanged_targets) if unchanged_targets else {}
         self._kept_locations: dict[str, LocationCollector] = {}
 
     def take(self, records: pa.RecordBatch) -> pa.RecordBatch:
@@ -110,13 +109,13 @@ class ReusablePages:
         return {target: places.places() for target, places in locations_by_target.items()}
 
 
-def _has_same_parser(input_: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    return all(input_[name] == other.get(name) for name in ("parser", "main_content"))
+def _has_same_parser(input_: Mapping[str, str], stored_input: Mapping[str, str]) -> bool:
+    return all(input_[name] == stored_input.get(name) for name in ("parser", "markdown"))
 
 
 def build_parse_options(settings: Settings) -> ParseOptions:
     """The parse options of these settings."""
-    return ParseOptions(main_content=cast("Extractor", settings.extractor), markdown=settings.markdown)
+    return ParseOptions(markdown=settings.markdown)
 
 
 @contextmanager
@@ -127,8 +126,8 @@ def open_spill_folder(
     deleted when the block ends without an error. If another process parses the same records, the folder is
     ``fallback_folder``. Raises ``EnvironmentFault``."""
     parsing_folder = workspace.settings.cache_path / "parsing"
-    named = {f"{slice_.crawl} {slice_.target}": dict(input_) for slice_, input_ in inputs.items()}
-    folder = parsing_folder / compute_input_digest({"inputs": named, "rows": rows})
+    inputs_by_name = {f"{slice_.crawl} {slice_.target}": dict(input_) for slice_, input_ in inputs.items()}
+    folder = parsing_folder / compute_input_digest({"inputs": inputs_by_name, "rows": rows})
     with ExitStack() as open_locks:
         with disk_trouble(folder):
             try:

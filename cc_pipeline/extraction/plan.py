@@ -108,7 +108,6 @@ class Options:
 
     via: str = "auto"
     digest_policy: str = "record"
-    extractor: str = "fast"
     markdown: bool = False
     parser: str = PARSER_VERSION
     accepts_removals: bool = False
@@ -119,7 +118,6 @@ def options_of(settings: Settings, *, accepts_removals: bool = False) -> Options
     return Options(
         settings.index,
         settings.digest_policy,
-        settings.extractor,
         settings.markdown,
         PARSER_VERSION,
         accepts_removals or settings.accept_removals,
@@ -263,17 +261,12 @@ def build_fetch_input(captures: str, policy: str, *, complete: bool = True) -> d
 
 
 def build_parse_input(records: str, options: Options) -> dict[str, str]:
-    """The input of a parsed slice: the content digest of its records, the parser and its options."""
+    """The input of a parsed slice: the content digest of its records, the parser and its option."""
     return {
         "records": records,
         "parser": options.parser,
-        "main_content": main_content(options.extractor, options.markdown),
+        "markdown": "yes" if options.markdown else "no",
     }
-
-
-def main_content(extractor: str, markdown: bool) -> str:
-    """The options of main content as text. It mentions Markdown only if that is on."""
-    return f"{extractor} markdown" if markdown else extractor
 
 
 def _find_locate_reason(
@@ -320,7 +313,7 @@ def _find_parse_reason(slice_state: SliceState, options: Options) -> Reason | No
         return Reason(ReasonKind.NEW)
     if not parsed.input:
         return Reason(ReasonKind.INCOMPLETE_ROWS)
-    wanted = build_parse_input(fetched.content, options)
-    differing = {name for name in wanted if parsed.input.get(name) != wanted[name]}
-    kinds = {"records": ReasonKind.RECORDS, "parser": ReasonKind.PARSER, "main_content": ReasonKind.OPTIONS}
+    current_input = build_parse_input(fetched.content, options)
+    differing = {name for name in current_input if parsed.input.get(name) != current_input[name]}
+    kinds = {"records": ReasonKind.RECORDS, "parser": ReasonKind.PARSER, "markdown": ReasonKind.OPTIONS}
     return next((Reason(kind) for name, kind in kinds.items() if name in differing), None)

@@ -86,8 +86,8 @@ def _drop_unusable(rows: pa.RecordBatch, is_unusable: pa.Array) -> pa.RecordBatc
         else rows.column(field.name)
         for field in rows.schema
     ]
-    is_kept = pc.or_(pc.invert(is_unusable), pc.not_equal(rows.column("outcome"), "fetched"))
-    return pa.RecordBatch.from_arrays(columns, schema=rows.schema).filter(is_kept)
+    is_usable_or_unfetched = pc.or_(pc.invert(is_unusable), pc.not_equal(rows.column("outcome"), "fetched"))
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema).filter(is_usable_or_unfetched)
 
 
 def find_overlapping(workspace: Workspace, slugs: Collection[str]) -> list[str]:

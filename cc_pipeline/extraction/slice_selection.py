@@ -154,8 +154,8 @@ def find_part_slices(workspace: Workspace, partitions: Collection[Slice]) -> lis
             slice_.definition_slug for slug_slices in target_slices.additional.values() for slice_ in slug_slices
         }
         # a target may have been located in other subsets alone
-        doubtful_slices = {slice_ for slice_ in target_slices.requested_slices if slice_.target in additional_slugs}
-        missing_slices = doubtful_slices - _find_located(workspace, doubtful_slices)
+        additional_slices = {slice_ for slice_ in target_slices.requested_slices if slice_.target in additional_slugs}
+        missing_slices = additional_slices - _find_located(workspace, additional_slices)
         all_slices += [slice_ for slice_ in target_slices.all_slices if slice_ not in missing_slices]
     return all_slices
 

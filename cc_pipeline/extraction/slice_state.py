@@ -142,7 +142,7 @@ def _parse_fetch(note: Mapping[str, Any]) -> FetchSummary:
     values = {name: note[name] for name in _SUMMARY_NAMES}
     for name in ("last_attempt_at", "next_ask_at"):
         values[name] = None if note[name] is None else datetime.fromisoformat(note[name])
-    return FetchSummary(**values, stored={one["file"]: one["bytes"] for one in note["stored_files"]})
+    return FetchSummary(**values, stored={file_note["file"]: file_note["bytes"] for file_note in note["stored_files"]})
 
 
 def _count_lost_records(workspace: Workspace, states: Mapping[Slice, SliceState]) -> dict[Slice, int]:

@@ -137,8 +137,8 @@ def _find_step(lake: Lake, spec: TableSpec, crawl: str, bounds: Bounds, count_ro
         return _Step(merges[0], pa.array([], pa.int64())) if merges else None
     if not merges and not bounds.drops_dead:
         return None
-    known, droppable = _find_droppable(lake, spec, crawl, files if bounds.drops_dead else merges[0], count_rows)
-    return _choose_step(known, merges, droppable, count_rows)
+    countable, droppable = _find_droppable(lake, spec, crawl, files if bounds.drops_dead else merges[0], count_rows)
+    return _choose_step(countable, merges, droppable, count_rows)
 
 
 def _has_many_superseded(lake: Lake, spec: TableSpec, files: Sequence[StoredFile]) -> bool:
@@ -157,15 +157,15 @@ def _choose_step(
     count_rows: _CountRows,
 ) -> _Step | None:
     """The next of ``files`` to be merged: those with droppable rows alone, those that are due, those with many."""
-    kept = {
+    live_rows = {
         file.path: sum(rows for number, rows in count_rows(file).items() if number not in droppable) for file in files
     }
-    candidates = [[file for file in files if not kept[file.path]]]
-    candidates += [[file for file in merge if file.path in kept] for merge in merges]
-    candidates += [[file] for file in files if kept[file.path] <= (1 - _DEAD_SHARE) * file.rows]
-    for chosen in candidates:
-        if len(chosen) > 1 or any(kept[file.path] < file.rows for file in chosen):
-            return _Step(chosen, pa.array(sorted(droppable), pa.int64()), sum(kept[file.path] for file in chosen))
+    candidates = [[file for file in files if not live_rows[file.path]]]
+    candidates += [[file for file in merge if file.path in live_rows] for merge in merges]
+    candidates += [[file] for file in files if live_rows[file.path] <= (1 - _DEAD_SHARE) * file.rows]
+    for step in candidates:
+        if len(step) > 1 or any(live_rows[file.path] < file.rows for file in step):
+            return _Step(step, pa.array(sorted(droppable), pa.int64()), sum(live_rows[file.path] for file in step))
     return None
 
 
@@ -175,15 +175,15 @@ def _find_droppable(
     """``files`` without those that may have rows of a run that is about to commit; and the generations that are dead,
     or orphans in files of a week ago, which are condemned."""
     liveness = read_liveness(lake, spec.name, crawl)
-    named, limit = liveness.named, (datetime.now(UTC) - _RETENTION).timestamp() * 1_000
-    unnamed = {file.path: count_rows(file).keys() - named for file in files}
-    known = [file for file in files if file.written_at <= limit or not unnamed[file.path]]
-    orphans = {number for file in known for number in unnamed[file.path]}
+    named_generations, limit = liveness.every, (datetime.now(UTC) - _RETENTION).timestamp() * 1_000
+    unnamed_generations = {file.path: count_rows(file).keys() - named_generations for file in files}
+    settled_files = [file for file in files if file.written_at <= limit or not unnamed_generations[file.path]]
+    orphans = {number for file in settled_files for number in unnamed_generations[file.path]}
     if orphans:
         orphans = condemn(lake, crawl, orphans)
         # one of them may have been committed just before
         liveness = read_liveness(lake, spec.name, crawl)
-    return known, (orphans - liveness.named) | liveness.dead
+    return settled_files, (orphans - liveness.every) | liveness.dead
 
 
 def condemn(lake: Lake, crawl: str, generations: Iterable[int]) -> set[int]:
@@ -191,10 +191,10 @@ def condemn(lake: Lake, crawl: str, generations: Iterable[int]) -> set[int]:
     condemned = dict.fromkeys(sorted(generations)[:_MAX_CONDEMNED])
 
     def build(stored: list[dict[str, object]]) -> list[dict[str, object]]:
-        before = [int(n) for row in stored for n in json.loads(str(row["details"]))["generations"]]
-        if condemned.keys() <= {*before}:
+        condemned_before = [int(n) for row in stored for n in json.loads(str(row["details"]))["generations"]]
+        if condemned.keys() <= {*condemned_before}:
             return []
-        numbers = [*(n for n in before if n not in condemned), *condemned][-_MAX_CONDEMNED:]
+        numbers = [*(n for n in condemned_before if n not in condemned), *condemned][-_MAX_CONDEMNED:]
         row = {"crawl": crawl, "target": "", "stage": CONDEMNED, "epoch": 0, "committed_at": datetime.now(UTC)}
         return [row | {"details": json.dumps({"generations": [str(n) for n in numbers]})}]
 
@@ -267,17 +267,17 @@ def _sort_by_key(spec: TableSpec, rows: pa.Table) -> pa.RecordBatch:
 def _find_kept(spec: TableSpec, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
     """Which of sorted rows are the newest of their key, or were superseded less than a week ago."""
     starts = find_group_starts(rows, [name for name in spec.key if name in rows.schema.names])
-    is_kept = np.zeros(rows.num_rows, bool)
-    is_kept[np.append(starts[1:], rows.num_rows)[: len(starts)] - 1] = True
+    is_retained = np.zeros(rows.num_rows, bool)
+    is_retained[np.append(starts[1:], rows.num_rows)[: len(starts)] - 1] = True
     if "committed_at" in rows.schema.names:
         times = pa.concat_arrays([rows.column("committed_at"), pa.nulls(1, TIMESTAMP)])[1:]
         since = pa.scalar(datetime.now(UTC) - _RETENTION, TIMESTAMP)
-        is_kept |= np.asarray(pc.fill_null(pc.greater(times, since), False))[: rows.num_rows]
+        is_retained |= np.asarray(pc.fill_null(pc.greater(times, since), False))[: rows.num_rows]
         if REMOVED.name in rows.schema.names:
             # of purged targets: older rows of these keys count no more either
             is_old = pc.fill_null(pc.less(rows.column("committed_at"), since), False)
-            is_kept &= ~np.asarray(pc.and_(rows.column(REMOVED.name), is_old))
-    return is_kept
+            is_retained &= ~np.asarray(pc.and_(rows.column(REMOVED.name), is_old))
+    return is_retained
 
 
 def merge_files(lake: Lake, spec: TableSpec, files: Sequence[StoredFile]) -> Iterator[pa.RecordBatch]:

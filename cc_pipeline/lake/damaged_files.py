@@ -53,8 +53,8 @@ class DamagedFile:
                 "Restore the file from a backup. Without a backup, rename the folder "
                 f"{folder}: cc-pipeline run then makes all slices of the table again, from stored records"
             )
-        rest = "" if self.file is None else "; the next run makes its slices again"
-        return f"{REPAIR} takes the file out of the table{rest}"
+        consequence = "" if self.file is None else "; the next run makes its slices again"
+        return f"{REPAIR} takes the file out of the table{consequence}"
 
 
 def find_damaged_files(lake: Lake, table: str) -> list[DamagedFile]:

@@ -67,7 +67,7 @@ def join_rows(parts: Iterable[WrittenRows]) -> WrittenRows:
         rows.update(part.rows)
         for target, content in part.contents.items():
             contents.setdefault(target, []).append(content)
-    return WrittenRows(tuple(files), dict(rows), {target: combine_digests(one) for target, one in contents.items()})
+    return WrittenRows(tuple(files), dict(rows), {target: combine_digests(sums) for target, sums in contents.items()})
 
 
 def write_rows(
@@ -98,10 +98,10 @@ def write_rows(
             numbers = pa.repeat(pa.scalar(generations[""], pa.int64()), batch.num_rows)
         else:
             targets = batch.column("target").dictionary_encode()
-            known = targets.dictionary.to_pylist()
+            slugs = targets.dictionary.to_pylist()
             for row in pc.value_counts(batch.column("target")).to_pylist():
                 rows[row["values"]] += row["counts"]
-            numbers = pa.array([generations[target] for target in known], pa.int64()).take(targets.indices)
+            numbers = pa.array([generations[target] for target in slugs], pa.int64()).take(targets.indices)
             contents.add(batch)
         return batch.append_column(GENERATION, numbers)
 
@@ -211,9 +211,9 @@ def _widen(
 ) -> dict[str, tuple[Any, Any]]:
     widened = {}
     for name in columns:
-        found = pc.min_max(table.column(name)).as_py()
-        least, greatest = bounds.get(name, (found["min"], found["max"]))
-        widened[name] = min(least, found["min"]), max(greatest, found["max"])
+        extremes = pc.min_max(table.column(name)).as_py()
+        lower, greatest = bounds.get(name, (extremes["min"], extremes["max"]))
+        widened[name] = min(lower, extremes["min"]), max(greatest, extremes["max"])
     return widened
 
 

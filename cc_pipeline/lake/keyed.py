@@ -112,12 +112,12 @@ def write_keyed(lake: Lake, spec: TableSpec, rows: Iterable[Row]) -> list[Stored
         partitions.setdefault(tuple(row[name] for name in spec.partition_columns), []).append(complete)
     return [
         file
-        for values, own in partitions.items()
+        for values, partition_rows in partitions.items()
         for file in write_files(
             lake,
             spec,
             dict(zip(spec.partition_columns, values, strict=True)),
-            [pa.RecordBatch.from_pylist(own, spec.stored_schema)],
+            [pa.RecordBatch.from_pylist(partition_rows, spec.stored_schema)],
         )
     ]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -56,9 +56,6 @@ GENERATION: Final = pa.field("generation", pa.int64(), nullable=False)
 SEQ: Final = pa.field("seq", pa.int64(), nullable=False)
 REMOVED: Final = pa.field("is_removed", pa.bool_(), nullable=False)
 
-#: The purge that removes the rows of a slice: none, that of the target, or also that of one subset of the target.
-RemovedWith: TypeAlias = Literal["nothing", "target", "subset"]
-
 
 @dataclass(frozen=True)
 class TableSpec:
@@ -69,8 +66,8 @@ class TableSpec:
     these have the same content. ``row_group_rows`` are the rows of a row group of its files. ``hidden`` are columns
     that no view shows.
 
-    ``stage`` makes its slices again. ``removed_with`` says when the rows of a target in a crawl go; it means nothing
-    for tables without these two columns. A table that ``is_published`` nowhere is left out of copies."""
+    ``stage`` makes its slices again. With ``is_of_files``, what is called a target is a file, which no purge removes. A
+    table that ``is_published`` nowhere is left out of copies."""
 
     name: str
     schema: pa.Schema
@@ -79,7 +76,7 @@ class TableSpec:
     provenance_columns: tuple[str, ...] = ()
     row_group_rows: int = ROW_GROUP_ROWS
     stage: Stage | None = None
-    removed_with: RemovedWith = "subset"
+    is_of_files: bool = False
     is_published: bool = True
     key: tuple[str, ...] = ()
     hidden: tuple[pa.Field, ...] = ()
@@ -88,10 +85,10 @@ class TableSpec:
     def stored_schema(self) -> pa.Schema:
         """All columns of the table, those included that no view shows."""
         # first: the library gives bounds of the first 32 columns alone
-        own = [
+        hidden_columns = [
             column for column in ((SEQ, REMOVED) if self.key else (GENERATION,)) if column.name not in self.schema.names
         ]
-        return pa.schema([*own, *self.schema, *self.hidden])
+        return pa.schema([*hidden_columns, *self.schema, *self.hidden])
 
     @property
     def has_slices(self) -> bool:
@@ -101,7 +98,7 @@ class TableSpec:
     @property
     def has_targets(self) -> bool:
         """Whether the table has rows of targets in crawls, which a purge removes."""
-        return self.slice_columns == SLICE and self.removed_with != "nothing"
+        return self.slice_columns == SLICE and not self.is_of_files
 
     @property
     def partition_columns(self) -> list[str]:
@@ -380,17 +377,17 @@ class Lake:
         """The current table; ``None`` if it does not exist. Its log is read if it may have new entries. Raises
         ``EnvironmentFault``."""
         with self._lock:
-            opened, kept = self._handles.get(spec.name, (0, None))
-            if kept is not None:
-                version = kept.version()
+            opened, kept_handle = self._handles.get(spec.name, (0, None))
+            if kept_handle is not None:
+                version = kept_handle.version()
                 if not self.has_moved(spec.name, version):
-                    return kept
+                    return kept_handle
                 if version - opened > _MAX_HANDLE_COMMITS:
-                    kept = None
+                    kept_handle = None
             elif "://" not in self.root and not _exists(Path(f"{self.address(spec.name)}/_delta_log")):
                 return None
-            handle = self.open(spec, kept_handle=kept)
-            if handle is not None and handle is not kept:
+            handle = self.open(spec, kept_handle=kept_handle)
+            if handle is not None and handle is not kept_handle:
                 self._handles[spec.name] = handle.version(), handle
             return handle
 

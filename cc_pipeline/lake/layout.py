@@ -63,7 +63,7 @@ class StoredFile:
         return json.dumps(
             {
                 "numRecords": self.rows,
-                "minValues": {name: least for name, (least, _) in self.bounds.items()},
+                "minValues": {name: lower for name, (lower, _) in self.bounds.items()},
                 "maxValues": {name: greatest for name, (_, greatest) in self.bounds.items()},
                 "nullCount": dict.fromkeys(self.bounds, 0),
             }

@@ -41,11 +41,11 @@ _STATES_AT_ONCE: Final = 30_000
 
 @dataclass(frozen=True, slots=True)
 class LiveTable:
-    """A pinned table and what counts in it: all rows of the files ``whole``, and the rows of ``generations`` in the
+    """A pinned table and what counts in it: all rows of the files ``complete``, and the rows of ``generations`` in the
     files ``mixed``. ``rows`` is their number."""
 
     pinned: PinnedTable
-    whole: tuple[str, ...]
+    complete: tuple[str, ...]
     mixed: tuple[str, ...] = ()
     generations: pa.Array = field(default_factory=lambda: pa.array([], pa.int64()))
     rows: int = 0
@@ -97,7 +97,7 @@ def find_live_rows(
     live = LiveRows()
     slices = next(table for table in pinned if table.spec.name == SLICES.name)
     targets: dict[str, dict[str, Any]] = {}
-    tables = [_Counted.of(lake, table, cache) for table in pinned if table.spec.has_slices]
+    tables = [_TableGenerations.count(lake, table, cache) for table in pinned if table.spec.has_slices]
     for group in _group_crawls(slices, crawls):
         newest = _read_newest(lake, slices, group)
         counts = pc.fill_null(has_current_epoch(lake, newest, targets), False)
@@ -147,7 +147,7 @@ def _unfold_tables(rows: pa.Table) -> pa.Table:
     return pa.Table.from_arrays([*keys, maps.keys.slice(first, last - first), *numbers], schema=schema)
 
 
-def _judge(live: LiveRows, tables: Sequence[_Counted], states: pa.Table) -> None:
+def _judge(live: LiveRows, tables: Sequence[_TableGenerations], states: pa.Table) -> None:
     """Compares the stored rows of some slices with their states, and notes which of them count."""
     miscounts = [miscount for table in tables for miscount in table.find_miscounts(states)]
     if miscounts:
@@ -162,7 +162,7 @@ def _judge(live: LiveRows, tables: Sequence[_Counted], states: pa.Table) -> None
 
 
 @dataclass(slots=True)
-class _Counted:
+class _TableGenerations:
     """A pinned table with the rows of each generation in its files: ``sums`` by ``generations``, which are in order.
     ``places`` has the position in these of each part of a file, and ``files`` its position in ``paths``. ``is_live``
     says which generations count, and ``rows`` how many rows they have."""
@@ -177,7 +177,7 @@ class _Counted:
     rows: int = 0
 
     @classmethod
-    def of(cls, lake: Lake, pinned: PinnedTable, cache: Path | None) -> _Counted:
+    def count(cls, lake: Lake, pinned: PinnedTable, cache: Path | None) -> _TableGenerations:
         # an object of a bucket is complete or missing
         damaged = [] if "://" in lake.root else find_damaged_row_files(lake, pinned)
         lost = {damaged_file.file.path for damaged_file in damaged if damaged_file.file is not None}
@@ -193,41 +193,41 @@ class _Counted:
 
     def _select(self, states: pa.Table) -> tuple[pa.Table, _Numbers]:
         """The states of this table, with the position of each one's generation; the last position for unknown ones."""
-        own = states.filter(pc.equal(states["table"], self.pinned.spec.name))
-        numbers = own["generation"].to_numpy()
+        table_states = states.filter(pc.equal(states["table"], self.pinned.spec.name))
+        numbers = table_states["generation"].to_numpy()
         positions = np.searchsorted(self.generations, numbers)
-        is_known = np.append(self.generations, -1)[positions] == numbers
-        return own, np.where(is_known, positions, len(self.generations))
+        is_stored = np.append(self.generations, -1)[positions] == numbers
+        return table_states, np.where(is_stored, positions, len(self.generations))
 
     def find_miscounts(self, states: pa.Table) -> list[Miscount]:
         """The slices whose stored rows are not as many as were committed."""
-        own, positions = self._select(states)
+        table_states, positions = self._select(states)
         stored = self.sums[positions]
-        wrong = np.flatnonzero(stored != own["rows"].to_numpy())
+        wrong = np.flatnonzero(stored != table_states["rows"].to_numpy())
         return [
             Miscount(Slice(row["crawl"], row["target"]), row["stage"], row["table"], row["rows"], int(stored[place]))
-            for place, row in zip(wrong.tolist(), own.take(wrong).to_pylist(), strict=True)
+            for place, row in zip(wrong.tolist(), table_states.take(wrong).to_pylist(), strict=True)
         ]
 
     def note_live(self, states: pa.Table) -> None:
         """Notes that the rows of ``states`` count."""
-        own, positions = self._select(states)
+        table_states, positions = self._select(states)
         self.is_live[positions] = True
-        self.rows += pc.sum(own["rows"]).as_py() or 0
+        self.rows += pc.sum(table_states["rows"]).as_py() or 0
 
     def build(self, lake: Lake) -> LiveTable:
         """What counts in the table: files with rows that all count, and files with some."""
         is_live = self.is_live[self.places]
         all_parts = np.bincount(self.files, minlength=len(self.paths))
         live_parts = np.bincount(self.files[is_live], minlength=len(self.paths))
-        is_whole, is_mixed = live_parts == all_parts, (live_parts > 0) & (live_parts < all_parts)
+        has_all_parts, has_some_parts = live_parts == all_parts, (live_parts > 0) & (live_parts < all_parts)
         address = lake.address(self.pinned.spec.name)
-        whole, mixed = (
+        live_files, mixed_files = (
             tuple(sorted(f"{address}/{self.paths[number]}" for number in np.flatnonzero(mask).tolist()))
-            for mask in (is_whole, is_mixed)
+            for mask in (has_all_parts, has_some_parts)
         )
-        generations = self.generations[np.unique(self.places[is_live & is_mixed[self.files]])]
-        return LiveTable(self.pinned, whole, mixed, pa.array(generations, pa.int64()), self.rows)
+        generations = self.generations[np.unique(self.places[is_live & has_some_parts[self.files]])]
+        return LiveTable(self.pinned, live_files, mixed_files, pa.array(generations, pa.int64()), self.rows)
 
 
 def _count(lake: Lake, table: str, files: Mapping[str, StoredFile], cache: Path | None) -> pa.Table:

@@ -52,8 +52,8 @@ class OrderedRows:
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
         self._path = folder / f"rows-{uuid.uuid4().hex}.arrow"
-        #: Sorted files by how often their rows were merged: only files of about the same size are merged.
-        self._runs: list[list[Path]] = []
+        #: Sorted files, those with rows that were merged already behind the others.
+        self._runs: list[Path] = []
         self._number = 0
         self._writer: pa.RecordBatchWriter | None = None
         self._is_ordered = not order
@@ -99,18 +99,22 @@ class OrderedRows:
 
     def _reduce_runs(self) -> list[Path]:
         """All runs, merged until they are few enough to be merged at once."""
-        while sum(map(len, self._runs)) > _MAX_RUNS:
-            self._merge_level(next(level for level, runs in enumerate(self._runs) if runs))
-        return [path for level in self._runs for path in level]
+        while len(self._runs) > _MAX_RUNS:
+            count = min(_MAX_RUNS, len(self._runs) - _MAX_RUNS + 1)
+            paths, self._runs = self._runs[:count], self._runs[count:]
+            merged_path = self._new_path()
+            self._merge(paths, merged_path)
+            self._runs.append(merged_path)
+        return self._runs
 
     def _spill(self) -> None:
         """Appends the rows in memory to the file of rows without an order, or writes them as a run."""
         with disk_trouble(self._path):
             if self._order:
-                path = self._new_run(0)
+                path = self._new_path()
                 self._write(_split_rows(_sort_table(self._take_waiting(), self._order), _BATCH_ROWS, _PIECE), path)
                 # listed once it is complete: a full disk leaves a damaged file
-                self._runs[0].append(path)
+                self._runs.append(path)
             else:
                 if self._writer is None:
                     self._writer = pa.ipc.new_stream(str(self._path), self.schema, options=_COMPRESSED)
@@ -122,21 +126,9 @@ class OrderedRows:
         self._waiting, self._bytes = [], 0
         return table
 
-    def _new_run(self, level: int) -> Path:
-        """The path of a new run of a level. If the level is full, its runs become one of the next level first."""
-        if level == len(self._runs):
-            self._runs.append([])
-        if len(self._runs[level]) == _MAX_RUNS:
-            self._merge_level(level)
+    def _new_path(self) -> Path:
         self._number += 1
         return self._path.with_name(f"{self._path.stem}-run-{self._number}.arrow")
-
-    def _merge_level(self, level: int) -> None:
-        """Merges the runs of a level into one run of the next level."""
-        target_path = self._new_run(level + 1)
-        paths, self._runs[level] = self._runs[level], []
-        self._merge(paths, target_path)
-        self._runs[level + 1].append(target_path)
 
     def _merge(self, paths: Sequence[Path], target_path: Path) -> None:
         self._write(self._merge_runs(paths), target_path)

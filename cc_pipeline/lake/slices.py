@@ -132,15 +132,11 @@ class Base:
     find_changed: Callable[[Collection[Slice]], Collection[Slice]] = lambda slices: ()
 
 
-def read_epochs(lake: Lake, slices: Iterable[Slice], stage: Stage | None = None) -> dict[Slice, int]:
+def read_epochs(lake: Lake, slices: Iterable[Slice]) -> dict[Slice, int]:
     """The epoch of each slice's target and subset; 0 for targets that are not defined."""
     slices = list(slices)
     by_slug = read_target_rows(lake, {whole_slug(slice_.target) for slice_ in slices})
-    of_target = stage is not None and stage.label in _list_whole_stages(lake)
-    return {
-        slice_: _epoch_of(by_slug.get(whole_slug(slice_.target)), slice_.target, of_target=of_target)
-        for slice_ in slices
-    }
+    return {slice_: _epoch_of(by_slug, slice_.target) for slice_ in slices}
 
 
 def refuse_changed_epochs(lake: Lake, epochs: Mapping[Slice, int]) -> None:
@@ -161,16 +157,12 @@ def read_target_rows(lake: Lake, slugs: Collection[str]) -> dict[str, dict[str, 
     return {row["slug"]: row | (no_epochs if row[REMOVED.name] else {}) for row in rows}
 
 
-def _epoch_of(row: Mapping[str, Any] | None, target: str, *, of_target: bool = False) -> int:
+def _epoch_of(target_rows: Mapping[str, Mapping[str, Any]], target: str) -> int:
+    """The epoch of a slice's ``target`` by the rows of targets: that of its subset, if it has one."""
+    row = target_rows.get(whole_slug(target))
     if row is None:
         return 0
-    of_subset = None if of_target else dict(row[SUBSET_EPOCHS.name] or ()).get(subset_of(target))
-    return int(row[EPOCH.name] or 0) if of_subset is None else int(of_subset)
-
-
-def _list_whole_stages(lake: Lake) -> set[str]:
-    """The labels of stages whose rows stay when a subset of their target is deleted."""
-    return {spec.stage.label for spec in lake.specs.values() if spec.stage and spec.removed_with == "target"}
+    return int(dict(row[SUBSET_EPOCHS.name] or ()).get(subset_of(target), row[EPOCH.name] or 0))
 
 
 def read_slice_rows(
@@ -180,18 +172,13 @@ def read_slice_rows(
     if not slices:
         return {}
     columns = SLICES_SCHEMA.names if details else _COLUMNS
-    found = read_newest(lake, SLICES.name, _where(slices), columns)
+    newest = read_newest(lake, SLICES.name, _where(slices), columns)
     labels = {stage.label for stage in stages}
-    wanted = set(slices)
-    rows = [row for row in parse_rows(found) if row.slice_ in wanted and (not labels or row.stage in labels)]
+    requested = set(slices)
+    rows = [row for row in parse_rows(newest) if row.slice_ in requested and (not labels or row.stage in labels)]
     # the targets after the slices: a purge that began in between hides the rows
-    by_slug, whole = read_target_rows(lake, {whole_slug(row.slice_.target) for row in rows}), _list_whole_stages(lake)
-    return {
-        (row.slice_, row.stage): row
-        for row in rows
-        if row.epoch
-        == _epoch_of(by_slug.get(whole_slug(row.slice_.target)), row.slice_.target, of_target=row.stage in whole)
-    }
+    by_slug = read_target_rows(lake, {whole_slug(row.slice_.target) for row in rows})
+    return {(row.slice_, row.stage): row for row in rows if row.epoch == _epoch_of(by_slug, row.slice_.target)}
 
 
 def list_slices(lake: Lake, stage: Stage, where: Mapping[str, str | Sequence[str]] | None = None) -> list[Slice]:
@@ -244,19 +231,10 @@ def has_current_epoch(lake: Lake, rows: pa.Table, by_slug: dict[str, dict[str, A
     targets = encoded.dictionary.to_pylist()
     by_slug = {} if by_slug is None else by_slug
     by_slug |= read_target_rows(lake, {whole_slug(target) for target in targets} - by_slug.keys())
-    of_subsets, of_targets = (
-        pa.array(
-            [_epoch_of(by_slug.get(whole_slug(target)), target, of_target=of_target) for target in targets], pa.int64()
-        )
-        for of_target in (False, True)
-    )
-    is_whole = pc.is_in(
-        rows["stage"].combine_chunks(), value_set=pa.array(sorted(_list_whole_stages(lake)), pa.string())
-    )
-    epochs = pc.if_else(is_whole, of_targets.take(encoded.indices), of_subsets.take(encoded.indices))
+    epochs = pa.array([_epoch_of(by_slug, target) for target in targets], pa.int64()).take(encoded.indices)
     is_equal = pc.equal(rows["epoch"].combine_chunks(), epochs)
-    is_known = pa.array([whole_slug(target) in by_slug for target in targets], pa.bool_()).take(encoded.indices)
-    return pa.chunked_array([pc.if_else(pc.or_(is_equal, is_known), is_equal, pa.scalar(None, pa.bool_()))])
+    is_defined = pa.array([whole_slug(target) in by_slug for target in targets], pa.bool_()).take(encoded.indices)
+    return pa.chunked_array([pc.if_else(pc.or_(is_equal, is_defined), is_equal, pa.scalar(None, pa.bool_()))])
 
 
 def current_generations(lake: Lake, table: str, where: Mapping[str, str | Sequence[str]] | None = None) -> pa.Array:
@@ -278,7 +256,7 @@ class Liveness:
     purged: set[int]
 
     @property
-    def named(self) -> set[int]:
+    def every(self) -> set[int]:
         """All of them."""
         return self.alive | self.dead | self.purged
 
@@ -290,11 +268,11 @@ def read_liveness(lake: Lake, table: str, crawl: str) -> Liveness:
         return Liveness(set(), set(), set())
     numbers = _generations_of(rows, table)
     # a generation that counts may have rows that were superseded: of other notes
-    named, alive, purged = (
-        {*found.drop_null().to_pylist()}
-        for found in (numbers, *(numbers.filter(pa.array(m)) for m in (is_alive, is_purged)))
+    every, alive, purged = (
+        {*generations.drop_null().to_pylist()}
+        for generations in (numbers, *(numbers.filter(pa.array(mask)) for mask in (is_alive, is_purged)))
     )
-    return Liveness(alive, named - alive - purged, purged - alive)
+    return Liveness(alive, every - alive - purged, purged - alive)
 
 
 def read_purged(lake: Lake, where: Where | None = None) -> pa.Table:
@@ -341,14 +319,14 @@ def remove_purged(lake: Lake, crawl: str, purged: pa.Table) -> None:
     """Takes rows of :func:`read_purged` of ``crawl`` away, once their own rows are in no table any more. Rows that were
     committed since stay. Raises ``EnvironmentFault``."""
     names = [*SLICES.key, SEQ.name]
-    known = {*zip(*(purged[name].to_pylist() for name in names), strict=True)}
+    purged_keys = {*zip(*(purged[name].to_pylist() for name in names), strict=True)}
     now = {REMOVED.name: True, "committed_at": datetime.now(UTC)}
 
     def build(stored: list[Row]) -> list[Row]:
-        rows = [row for row in stored if tuple(row[name] for name in names) in known]
+        rows = [row for row in stored if tuple(row[name] for name in names) in purged_keys]
         return [{name: row[name] for name in SLICES.key} | now for row in rows]
 
-    update_rows(lake, SLICES.name, {"crawl": crawl, "target": sorted({row[1] for row in known})}, build)
+    update_rows(lake, SLICES.name, {"crawl": crawl, "target": sorted({row[1] for row in purged_keys})}, build)
 
 
 def _generations_of(rows: pa.Table, table: str) -> pa.Array:
@@ -431,17 +409,17 @@ def commit_slices(lake: Lake, rows: Sequence[SliceRow], base: Base) -> list[Slic
     for _ in range(TRIES):
         with lake.fixed(SLICES.name) as handle:
             stored = _read_stored(lake, handle, numbered, base)
-            own = [row for row in numbered if getattr(stored.get(_key(row)), "attempt", "") == attempt]
-            changed, is_redefined = ({}, False) if own else _find_changed(lake, stored, numbered, base)
-            kept = own or [row for row in numbered if row.slice_ not in changed]
-            if not own and kept:
-                if written[0] != kept:
-                    written = kept, _write(lake, kept)
+            committed = [row for row in numbered if getattr(stored.get(_key(row)), "attempt", "") == attempt]
+            changed, is_redefined = ({}, False) if committed else _find_changed(lake, stored, numbered, base)
+            safe = committed or [row for row in numbered if row.slice_ not in changed]
+            if not committed and safe:
+                if written[0] != safe:
+                    written = safe, _write(lake, safe)
                 if not lake.swap(SLICES.name, handle, written[1]):
                     continue
-            if len(kept) < len(numbered):
-                raise _build_change_error({row.slice_ for row in numbered} - {row.slice_ for row in kept}, is_redefined)
-            return kept
+            if len(safe) < len(numbered):
+                raise _build_change_error({row.slice_ for row in numbered} - {row.slice_ for row in safe}, is_redefined)
+            return safe
     raise commit_fault(SLICES.name)
 
 
@@ -455,16 +433,15 @@ def _read_stored(
     """The newest rows of the slices, of all their stages, at the version of ``handle``; and those that condemn."""
     slices = {row.slice_ for row in rows} | {slice_ for slice_, _ in base.expected}
     where = _where([*slices, *(Slice(slice_.crawl) for slice_ in slices)])
-    found = newest_rows(lake, lake.specs[SLICES.name], handle, where)
-    return {_key(row): row for row in parse_rows(found)}
+    newest = newest_rows(lake, lake.specs[SLICES.name], handle, where)
+    return {_key(row): row for row in parse_rows(newest)}
 
 
 def _find_changed(
     lake: Lake, stored: Mapping[tuple[Slice, str, int], SliceRow], rows: Sequence[SliceRow], base: Base
 ) -> tuple[Collection[Slice], bool]:
     """The slices that changed since, and whether the definition or the blocks of any did."""
-    # all rows of a commit are of stages that a purge treats alike
-    epochs = read_epochs(lake, [row.slice_ for row in rows], Stage(rows[0].stage, ()) if rows else None)
+    epochs = read_epochs(lake, [row.slice_ for row in rows])
     redefined = {slice_ for slice_, epoch in epochs.items() if epoch != base.epochs[slice_]}
     redefined |= {*base.find_changed([row.slice_ for row in rows])}
     # not by content alone: rows of a generation that was superseded may have been dropped while they were read
@@ -566,7 +543,7 @@ def commit_written(
 def read_base(lake: Lake, stage: Stage, slices: Collection[Slice]) -> Base:
     """What a commit of ``slices`` replaces now."""
     rows = read_slice_rows(lake, slices, (stage,))
-    return Base(read_epochs(lake, slices, stage), {slice_: row for (slice_, _), row in rows.items()})
+    return Base(read_epochs(lake, slices), {slice_: row for (slice_, _), row in rows.items()})
 
 
 def find_stale(lake: Lake, stage: Stage, inputs: Mapping[Slice, Mapping[str, str]]) -> list[Slice]:

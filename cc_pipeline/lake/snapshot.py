@@ -358,14 +358,14 @@ def _build_select(connection: duckdb.DuckDBPyConnection, table: LiveTable) -> st
     """The rows that count of a table, by its pinned files."""
     spec = table.pinned.spec
     columns = _read_columns(connection, spec)
-    if not table.whole and not table.mixed:
+    if not table.complete and not table.mixed:
         typed = ", ".join(f"NULL::{kind} AS {name}" for name, kind in columns)
         return f"SELECT {typed} WHERE false"
     # Delta stores times in microseconds
     names = ", ".join(
         f"{name}::{kind} AS {name}" if kind == "TIMESTAMP WITH TIME ZONE" else name for name, kind in columns
     )
-    parts = [f"SELECT {names} FROM {_read_files(spec, table.whole)}"] if table.whole else []
+    parts = [f"SELECT {names} FROM {_read_files(spec, table.complete)}"] if table.complete else []
     if table.mixed:
         counting = f"WHERE generation IN (FROM lake.{spec.name}_generations)"
         parts.append(f"SELECT {names} FROM {_read_files(spec, table.mixed)} {counting}")

@@ -168,17 +168,17 @@ def stream_crawl(
     schema = pa.schema([lake.specs[table].stored_schema.field(name) for name in [*columns, GENERATION.name]])
     for file in lake.pin(table).stored_files([crawl]):
         for batch in _read_file(lake, table, file, schema, _NARROW_ROWS):
-            is_named = pc.is_in(batch.column(GENERATION.name), value_set=numbers)
-            rows = batch.filter(is_named if excluded is None else pc.invert(is_named))
+            is_selected = pc.is_in(batch.column(GENERATION.name), value_set=numbers)
+            rows = batch.filter(is_selected if excluded is None else pc.invert(is_selected))
             if rows.num_rows:
                 yield rows.select(list(columns))
 
 
 def count_generations(lake: Lake, table: str, file: StoredFile) -> Counter[int]:
     """The number of rows of each generation in a file of a table with slices. Raises ``EnvironmentFault``."""
-    least, greatest = file.bounds.get(GENERATION.name, (None, None))
-    if least is not None and least == greatest:
-        return Counter({least: file.rows})
+    lowest, greatest = file.bounds.get(GENERATION.name, (None, None))
+    if lowest is not None and lowest == greatest:
+        return Counter({lowest: file.rows})
     counts: Counter[int] = Counter()
     schema = pa.schema([GENERATION])
     for batch in _read_file(lake, table, file, schema, _NARROW_ROWS):
@@ -197,11 +197,11 @@ def stream_live_rows(lake: Lake, table: LiveTable) -> pa.RecordBatchReader:
 
     def batches() -> Iterator[pa.RecordBatch]:
         if spec.key:
-            stored = chain.from_iterable(stream_files(lake, table.whole, spec.stored_schema))
+            stored = chain.from_iterable(stream_files(lake, table.complete, spec.stored_schema))
             newest = select_newest(pa.Table.from_batches(stored, spec.stored_schema), spec.key)
             yield from newest.filter(pc.invert(newest[REMOVED.name])).select(spec.schema.names).to_batches()
             return
-        yield from chain.from_iterable(stream_files(lake, table.whole, spec.schema))
+        yield from chain.from_iterable(stream_files(lake, table.complete, spec.schema))
         for batch in chain.from_iterable(stream_files(lake, table.mixed, spec.stored_schema)):
             is_live = pc.is_in(batch.column(GENERATION.name), value_set=table.generations)
             yield batch.filter(is_live).select(spec.schema.names)

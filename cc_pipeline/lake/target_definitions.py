@@ -28,7 +28,7 @@ from cc_pipeline.commoncrawl.slice_slugs import (
     whole_slug,
 )
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target, version_of
-from cc_pipeline.commoncrawl.target_text import SET_SLUG, parse_target
+from cc_pipeline.commoncrawl.target_text import SET_SLUG, parse_key, parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.keyed import Row, update_rows
 from cc_pipeline.lake.lake import REMOVED, Lake
@@ -86,13 +86,13 @@ def _find_stored_epochs(lake: Lake, slugs: Collection[str]) -> dict[str, Row]:
     rows = lake.read(SLICES.name, where, ["target", "epoch", "committed_at"])
     own_targets = [target for target in pc.unique(rows["target"]).to_pylist() if whole_slug(target) in slugs]
     rows = rows.filter(pc.is_in(rows["target"], pa.array(own_targets, pa.string())))
-    found: dict[str, dict[str, int]] = {}
+    epochs_by_slug: dict[str, dict[str, int]] = {}
     for row in rows.sort_by("committed_at").to_pylist():
         if row["epoch"]:
-            found.setdefault(whole_slug(row["target"]), {})[subset_of(row["target"])] = row["epoch"]
+            epochs_by_slug.setdefault(whole_slug(row["target"]), {})[subset_of(row["target"])] = row["epoch"]
     return {
         slug: {EPOCH.name: epochs.get(PLAIN, [*epochs.values()][-1]), SUBSET_EPOCHS.name: epochs}
-        for slug, epochs in found.items()
+        for slug, epochs in epochs_by_slug.items()
     }
 
 
@@ -205,12 +205,11 @@ def change_subset_epoch(lake: Lake, slug: str, subset: str) -> None:
     epoch = secrets.randbits(62)
 
     def build(stored: list[Row]) -> list[Row]:
-        epochs = [{**dict(row[SUBSET_EPOCHS.name] or ()), subset: epoch} for row in stored]
-        changed = [row | {SUBSET_EPOCHS.name: after} for row, after in zip(stored, epochs, strict=True)]
+        epochs = [dict(row[SUBSET_EPOCHS.name] or ()) for row in stored]
         return [
-            row
-            for row, old in zip(changed, stored, strict=True)
-            if dict(old[SUBSET_EPOCHS.name] or ()).get(subset) != epoch
+            row | {SUBSET_EPOCHS.name: old | {subset: epoch}}
+            for row, old in zip(stored, epochs, strict=True)
+            if old.get(subset) != epoch
         ]
 
     update_rows(lake, _TABLE, {"slug": slug}, build)
@@ -331,10 +330,14 @@ def _build_divided_set(slug: str, row: Mapping[str, Any], parts: Mapping[str, st
 def _parse_slug(slug: str, definition: str | None) -> Target:
     if definition is None and SEPARATOR in slug:
         raise UserInputError(f"{slug!r} is a part of a set; name the set: {whole_slug(slug)!r}")
-    target = parse_target(definition if definition is not None else slug)
+    target = parse_target(definition) if definition is not None else parse_key(slug)
     if target.slug != slug:
+        advice = "add that key in the same dialog, and choose it"
+        if parse_key(target.slug) != target:
+            add = advise("targets add", target.definition, home="FOLDER")
+            advice = f"run {add} with the folder of this home (or list the target in build_defs), then {advice}"
         raise UserInputError(
             f"cc-pipeline did not create the partition key {slug!r}. If you mean {target.definition}, its key is "
-            f"{target.slug!r}: {advise('targets add', target.definition)} registers it; then choose that key"
+            f"{target.slug!r}: {advice}"
         )
     return target

@@ -6,8 +6,9 @@ none of its parts can write.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 import duckdb
 from duckdb import StatementType
@@ -17,6 +18,8 @@ from cc_pipeline.lake.quoting import quote_literal
 
 #: Settings that may still be changed: they say how rows leave DuckDB.
 _OPEN_SETTINGS: Final = ("TimeZone", "arrow_lossless_conversion")
+#: Characters of a condition that an error shows.
+_SHOWN: Final = 200
 #: A PIVOT whose columns depend on the data is several statements to DuckDB.
 _QUERIES: Final = (StatementType.SELECT, StatementType.MULTI)
 
@@ -45,6 +48,38 @@ def split_queries(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]
         )
     # a line break, since a statement may end in a comment
     return [f"({strip_semicolon(statement.query)}\n)" for statement in statements]
+
+
+def check_condition(connection: duckdb.DuckDBPyConnection, condition: str) -> None:
+    """Raises ``UserInputError`` unless the text is one SQL condition without a query inside: then it reads nothing but
+    its row, and writes nothing."""
+    node, classes = _parse_condition(connection, condition)
+    empty_node, _ = _parse_condition(connection, "true")
+    if node | {"where_clause": None} != empty_node | {"where_clause": None} or "SUBQUERY" in classes:
+        raise UserInputError(
+            f"{condition!r} is not a condition on the columns of one row, such as fetch_status = 200 AND url LIKE "
+            "'%/blog/%'; for other questions use sql"
+        )
+
+
+def _parse_condition(connection: duckdb.DuckDBPyConnection, condition: str) -> tuple[dict[str, Any], set[str]]:
+    """Returns DuckDB's tree of a query with the condition, and the classes of its expressions."""
+    classes: set[str] = set()
+
+    def note_class(node: dict[str, Any]) -> dict[str, Any]:
+        classes.add(str(node.get("class")))
+        return node
+
+    query = f"SELECT 1 WHERE ({condition}\n)"
+    [(text,)] = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
+    try:
+        tree = json.loads(text, object_hook=note_class)
+    except RecursionError:
+        raise UserInputError(f"{condition[:_SHOWN]}… has too many parts inside each other") from None
+    if tree["error"]:
+        raise UserInputError(f"{condition!r} is not a condition; DuckDB says: {tree['error_message']}")
+    [statement] = tree["statements"]
+    return statement["node"], classes
 
 
 def strip_semicolon(query: str) -> str:

@@ -53,7 +53,7 @@ def condemn_lost(lake: Lake, slugs: Collection[str], where: Where) -> dict[str, 
     undefined = {*slugs} - {*map(whole_slug, find_defining_slugs(lake, slugs))}
     lost: dict[str, set[int]] = {}
     for crawl, table, counts in _count_own_rows(lake, undefined, where):
-        lost.setdefault(crawl, set()).update(counts.keys() - read_liveness(lake, table, crawl).named)
+        lost.setdefault(crawl, set()).update(counts.keys() - read_liveness(lake, table, crawl).every)
     return {crawl: condemn(lake, crawl, numbers) for crawl, numbers in lost.items() if numbers}
 
 

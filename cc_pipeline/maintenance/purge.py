@@ -19,7 +19,9 @@ from typing import Final
 import pyarrow.compute as pc
 
 from cc_pipeline import progress
-from cc_pipeline.commoncrawl.slice_slugs import whole_slug
+from cc_pipeline.commoncrawl.slice_slugs import is_named_captures, whole_slug
+from cc_pipeline.commoncrawl.target import WHERE_SLUG
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction.reusable_records import note_superseded as note_files_superseded
 from cc_pipeline.grouping import group_within
 from cc_pipeline.lake import target_definitions as targets
@@ -76,7 +78,7 @@ def purge(workspace: Workspace, plan: PurgePlan, *, now: bool = False) -> PurgeR
     _note_stored_files(workspace, plan.slices)
     targets.delete_definitions(lake, {slug})
     # the leases after the epoch: each fetch sees that it is gone, or is seen here
-    crawls = {*read_purged(lake, {"target": Prefix(slug)})["crawl"].to_pylist(), *(one.crawl for one in plan.slices)}
+    crawls = {*read_purged(lake, {"target": Prefix(slug)})["crawl"].to_pylist(), *(part.crawl for part in plan.slices)}
     fetches = sum(
         holding.concerns({slug}) for crawl in crawls for holding in list_active_leases(workspace.storage, crawl)
     )
@@ -101,9 +103,12 @@ def drop_subset(workspace: Workspace, slug: str, subset: str) -> int:
     """Hides the captures of a target in ``subset`` in every crawl, and returns their number. Maintenance deletes them,
     and the stored records that no other row names, as it does for a purge. Other subsets are kept.
 
-    Raises ``EnvironmentFault`` if the lake cannot be read or written, or has unknown tables.
+    Raises ``EnvironmentFault`` if the lake cannot be read or written, or has unknown tables; ``UserInputError`` for
+    captures that a person listed, since the list would go with them.
     """
     lake = workspace.lake
+    if is_named_captures(slug) and WHERE_SLUG not in slug:
+        raise UserInputError(f"the captures of {slug} were listed by location: remove the whole target with --purge")
     refuse_unknown_tables(lake)
     rows = [
         row
@@ -141,15 +146,15 @@ def finish_purges(workspace: Workspace, lost: Mapping[str, Collection[int]] | No
         purged = by_crawl.setdefault(crawl, rows[:0])
         slices = sorted({*purged["target"].to_pylist()})
         slugs = {*map(whole_slug, slices)}
-        unnamed = condemn_lost(lake, slugs, {"crawl": crawl, "target": slices}) if slices else {}
-        numbers = {n for found in (lost, unnamed, list_generations(purged)) for n in found.get(crawl, ())}
+        condemned = condemn_lost(lake, slugs, {"crawl": crawl, "target": slices}) if slices else {}
+        numbers = {n for source in (lost, condemned, list_generations(purged)) for n in source.get(crawl, ())}
         if _erase_stored_records(workspace, crawl, slugs, numbers):
             generations[crawl] = numbers
     for spec in lake.specs.values() if generations else ():
         if spec.has_slices:
             compact(lake, spec.name, Bounds(purged=generations))
-    left = {crawl for crawl, _ in count_generation_rows(lake, generations)}
-    for crawl in generations.keys() - left:
+    unfinished_crawls = {crawl for crawl, _ in count_generation_rows(lake, generations)}
+    for crawl in generations.keys() - unfinished_crawls:
         if by_crawl[crawl].num_rows:
             remove_purged(lake, crawl, by_crawl[crawl])
 
@@ -167,31 +172,31 @@ def _erase_stored_records(
     lake, storage = workspace.lake, workspace.storage
     commit = uuid.uuid4().hex
 
-    def list_others() -> list[Holding]:
+    def list_other_holdings() -> list[Holding]:
         return [holding for holding in list_active_leases(storage, crawl) if holding.commit != commit]
 
     # the lease keeps files that are read or written here from being swept
     with lease(storage, crawl, commit) as file_lease, workspace.scratch_folder("purge") as scratch:
         # journals name the records, whether their rows were committed or not
         delete_committed(storage, crawl)
-        marked = erase_journal_rows(lake, storage, crawl, list_others())
+        marked_files = erase_journal_rows(lake, storage, crawl, list_other_holdings())
         # whoever read the journals before has a lease, or has committed what it adopted
-        others = list_others()
+        other_holdings = list_other_holdings()
         listing = storage.transport.listing(f"{storage.folder(crawl)}/")
-        files = _list_purged_files(lake, crawl, generations) | marked
+        files = _list_purged_files(lake, crawl, generations) | marked_files
         sizes = {file.key: file.size for file in listing if file.key in files}
-        free = [file for file in sorted(sizes) if not any(holding.holds(file) for holding in others)]
+        free = [file for file in sorted(sizes) if not any(holding.holds(file) for holding in other_holdings)]
         note(storage, crawl, sizes, time.time())
         liveness = read_liveness(lake, "records", crawl)
         erased = liveness.dead | ({*generations} - liveness.alive)
         for number, batch in enumerate(_batch_files(free, sizes)):
             progress.report("stored files", number * _FILES_AT_ONCE, len(free), crawl)
             erase_records(lake, storage, crawl, {file: sizes[file] for file in batch}, erased, scratch, file_lease)
-            for file in marked.intersection(batch):
+            for file in marked_files.intersection(batch):
                 unmark(storage, file)
-        for file in marked - sizes.keys():
+        for file in marked_files - sizes.keys():
             unmark(storage, file)
-    return len(free) == len(sizes) and not any(holding.concerns(slugs) for holding in others)
+    return len(free) == len(sizes) and not any(holding.concerns(slugs) for holding in other_holdings)
 
 
 def _list_purged_files(lake: Lake, crawl: str, generations: Collection[int]) -> set[str]:

@@ -37,7 +37,7 @@ _JOURNAL_BATCH_ROWS: Final = 8_192
 _PLACE_KINDS: Final = (pa.string(), pa.int64())
 _HAS_COMMENT: Final = 0x10
 #: Folder beside stored files with an empty object for each whose journal lacks records that are to be erased.
-_MARKED: Final = "erasing"
+_MARKS_FOLDER: Final = "erasing"
 
 
 def erase_journal_rows(lake: Lake, storage: RecordStorage, crawl: str, running: Collection[Holding]) -> set[str]:
@@ -60,13 +60,13 @@ def erase_journal_rows(lake: Lake, storage: RecordStorage, crawl: str, running: 
         if all(is_captured) or any(f"-{holding.commit}-" in file for holding in running):
             continue
         storage.transport.put(_mark_of(file), b"")
-        if kept := [row for row, is_kept in zip(rows, is_captured, strict=True) if is_kept]:
-            lines = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in kept)
+        if captured_rows := [row for row, is_captured_row in zip(rows, is_captured, strict=True) if is_captured_row]:
+            lines = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in captured_rows)
             storage.transport.put(file + JOURNAL_SUFFIX, lines.encode())
         else:
             delete_journals(storage, [file])
     folder = storage.folder(crawl)
-    marks = storage.transport.listing(f"{folder}/{_MARKED}/")
+    marks = storage.transport.listing(f"{folder}/{_MARKS_FOLDER}/")
     return {f"{folder}/{mark.key.rpartition('/')[2]}" for mark in marks}
 
 
@@ -77,7 +77,7 @@ def unmark(storage: RecordStorage, file: str) -> None:
 
 def _mark_of(file: str) -> str:
     folder, _, name = file.rpartition("/")
-    return f"{folder}/{_MARKED}/{name}"
+    return f"{folder}/{_MARKS_FOLDER}/{name}"
 
 
 def _capture_places(rows: Collection[Row]) -> pa.RecordBatch:

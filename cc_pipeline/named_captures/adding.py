@@ -140,9 +140,9 @@ class Adding:
             slices = {slice_ for slice_ in self._stored if slice_.crawl == crawl}
             slices |= {Slice(crawl, target) for target in content_digests}
             inputs = {slice_: {"rows": content_digests.get(slice_.target, NOTHING)} for slice_ in sorted(slices)}
-            if any(slice_ not in self._stored or self._stored[slice_].input != one for slice_, one in inputs.items()):
-                own = {slice_: self._stored[slice_] for slice_ in slices if slice_ in self._stored}
-                base = Base(read_epochs(self._lake, slices, NAMED_CAPTURES), own)
+            if any(slice_ not in self._stored or self._stored[slice_].input != item for slice_, item in inputs.items()):
+                replaced = {slice_: self._stored[slice_] for slice_ in slices if slice_ in self._stored}
+                base = Base(read_epochs(self._lake, slices), replaced)
                 try:
                     commit_stage(self._lake, NAMED_CAPTURES, inputs, {_TABLE: self._batches(crawl)}, base=base)
                 except SlicesChanged as error:
@@ -151,7 +151,7 @@ class Adding:
                         "file were added",
                         "The captures of the other process are kept. Run the command again.",
                     ) from error
-            contents |= {f"{slice_.crawl}:{slice_.target}": one["rows"] for slice_, one in inputs.items()}
+            contents |= {f"{slice_.crawl}:{slice_.target}": item["rows"] for slice_, item in inputs.items()}
         define_named_captures(self._lake, self._target, version_of(compute_input_digest({"captures": contents})))
 
     def _read_stored(self) -> dict[Slice, SliceRow]:

@@ -21,18 +21,18 @@ def _select_arriving_links(table: str) -> str:
 def _refuse_unknown_site(query: str) -> str:
     """The rows of a query; an error of DuckDB if ``site`` has no captures: a misspelt site would look like one without
     rows. As a condition it is evaluated whatever the caller selects."""
-    known = "CASE WHEN site IS NULL OR count(*) > 0 THEN true ELSE error('no captures of the site ' || site || ' are "
-    known += "published here; SELECT DISTINCT domain FROM captures lists the sites') END"
-    return f"FROM ({query}) WHERE (SELECT {known} FROM (FROM main.captures WHERE domain = lower(site) LIMIT 1))"
+    check = "CASE WHEN site IS NULL OR count(*) > 0 THEN true ELSE error('no captures of the site ' || site || ' are "
+    check += "published here; SELECT DISTINCT domain FROM captures lists the sites') END"
+    return f"FROM ({query}) WHERE (SELECT {check} FROM (FROM main.captures WHERE domain = lower(site) LIMIT 1))"
 
 
 def _refuse_unknown_crawls(query: str) -> str:
     """The rows of a query; an error of DuckDB if ``before`` or ``after`` is a crawl without lookups and captures."""
-    here = "SELECT crawl FROM main.lookups UNION SELECT crawl FROM main.captures WHERE crawl IN (before, after)"
-    known = "CASE WHEN count(*) FILTER (crawl = before) > 0 AND count(*) FILTER (crawl = after) > 0 THEN true ELSE "
-    known += "error(format('{} and {} have to be crawls that are published here: {}', before, after, "
-    known += "coalesce(string_agg(crawl, ', ' ORDER BY crawl), 'there are none'))) END"
-    return f"FROM ({query}) WHERE (SELECT {known} FROM ({here}))"
+    crawls = "SELECT crawl FROM main.lookups UNION SELECT crawl FROM main.captures WHERE crawl IN (before, after)"
+    condition = "CASE WHEN count(*) FILTER (crawl = before) > 0 AND count(*) FILTER (crawl = after) > 0 THEN true ELSE "
+    condition += "error(format('{} and {} have to be crawls that are published here: {}', before, after, "
+    condition += "coalesce(string_agg(crawl, ', ' ORDER BY crawl), 'there are none'))) END"
+    return f"FROM ({query}) WHERE (SELECT {condition} FROM ({crawls}))"
 
 
 #: No parameter has the name of a column: DuckDB would put its value for the column too.

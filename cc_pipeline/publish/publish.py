@@ -31,7 +31,7 @@ from cc_pipeline.lake.published_file import get_s3_location
 from cc_pipeline.lake.snapshot import Copying, MacroSpec, Publication, ViewSpec, pin, publish, unpin
 from cc_pipeline.lake.streaming import stream_live_rows
 from cc_pipeline.locks import LockTimeout, locked
-from cc_pipeline.processes import has_ended, start_ticks
+from cc_pipeline.processes import has_ended
 from cc_pipeline.publish.macros import MACROS
 from cc_pipeline.publish.views import Blocked, Sharing, publication_views
 from cc_pipeline.settings import Settings
@@ -241,8 +241,8 @@ def _read_published_tables(settings: Settings) -> list[tuple[str, str, str | Non
 def delete_leftovers(settings: Settings) -> int:
     """Deletes files and folders that ended processes left in the home. Returns how many.
 
-    Files of processes on other machines and in containers, or of versions that wrote a bare process id, are deleted
-    once they were not touched for a day. Files that cannot be deleted stay.
+    Files of processes on other machines and in containers are deleted once they were not touched for a day. Files that
+    cannot be deleted stay.
     """
     cleared = 0
     for path, mark in _find_leftovers(settings):
@@ -265,7 +265,4 @@ def _find_leftovers(settings: Settings) -> Iterator[tuple[Path, str]]:
 
 def _is_leftover(path: Path, mark: str) -> bool:
     ended = has_ended(mark)
-    if ended is not None:
-        return ended
-    alive = mark.isdigit() and start_ticks(int(mark)) != ""
-    return not alive and time.time() - path.stat().st_mtime > _UNTOUCHED_SECONDS
+    return ended if ended is not None else time.time() - path.stat().st_mtime > _UNTOUCHED_SECONDS

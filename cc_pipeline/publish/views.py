@@ -183,8 +183,8 @@ class Blocked:
         for start, end in self.ranges:
             bound = "" if end is None else f" AND url_surtkey < {_quote_key(end)}"
             parts.append(f"(url_surtkey >= {_quote_key(start)}{bound})")
-        own = f" AND NOT {is_one_of(WHOLE_TARGET, self.targets)}" if self.targets else ""
-        return f"coalesce(({' OR '.join(parts)}){own}, false)"
+        exception = f" AND NOT {is_one_of(WHOLE_TARGET, self.targets)}" if self.targets else ""
+        return f"coalesce(({' OR '.join(parts)}){exception}, false)"
 
 
 def _quote_key(key: bytes) -> str:
@@ -378,7 +378,8 @@ def _select_distinct(table: _CaptureTable, run_query: RunQuery) -> str:
     if _has_older_keys(table, run_query):
         replacements.append(f"{todays_key('url_surtkey')} AS url_surtkey")
     replaced = f" REPLACE ({', '.join(replacements)})" if replacements else ""
-    table_sql = _add_status(table, table_sql, run_query)
+    if table is _CAPTURES:
+        table_sql = _add_status(table_sql, run_query)
     # ``condition_match`` depends on the target
     plain = f"SELECT * EXCLUDE (target{'' if table.of_pages else ', condition_match'}){replaced} FROM {table_sql}"
     if hidden is None:
@@ -393,12 +394,12 @@ def _has_older_keys(table: _CaptureTable, run_query: RunQuery) -> bool:
     return any(key_rule(crawl) is not KeyRule.TODAY for (crawl,) in crawls)
 
 
-def _add_status(table: _CaptureTable, table_sql: str, run_query: RunQuery) -> str:
-    """A table whose rows without a status have that of the parsed page, in crawls with such rows. If an index has no
-    status, captures have none, or -1 as in the columnar index."""
-    no_status = "fetch_status < 0" + (" OR fetch_status IS NULL" if table is _CAPTURES else "")
+def _add_status(table_sql: str, run_query: RunQuery) -> str:
+    """Captures of which those without a status have that of the parsed page, in crawls with such captures. If an index
+    has no status, they have none, or -1 as in the columnar index."""
+    no_status = "fetch_status < 0 OR fetch_status IS NULL"
     crawls = run_query(
-        f"SELECT DISTINCT crawl FROM lake.{table.name} WHERE NOT ({_OF_ARC}) AND ({no_status}) ORDER BY crawl"
+        f"SELECT DISTINCT crawl FROM lake.captures WHERE NOT ({_OF_ARC}) AND ({no_status}) ORDER BY crawl"
     )
     if not crawls:
         return table_sql

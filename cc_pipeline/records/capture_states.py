@@ -19,7 +19,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from cc_pipeline.records.asks import BAD_PLAN
+from cc_pipeline.records.ask_counts import BAD_PLAN
 from cc_pipeline.records.orders import RecordOptions
 from cc_pipeline.records.outcomes import Outcomes, columns_of_url, columns_of_verdict
 from cc_pipeline.records.range_plan import PlannedRange, plan_ranges, usable
@@ -40,10 +40,10 @@ Halt = Callable[[bool], bool]
 
 @dataclass(frozen=True, slots=True)
 class RangeRequest:
-    """A requested range. ``is_alone``: a single record that failed before."""
+    """A requested range. ``is_single``: a single record that failed before."""
 
     planned: PlannedRange
-    is_alone: bool
+    is_single: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Arrival:
     data: bytes
     expected: ExpectedRecord
     attempts: int
-    is_alone: bool
+    is_single: bool
 
 
 class CaptureStates:
@@ -74,12 +74,12 @@ class CaptureStates:
         captures: pa.Table,
         crawl: str,
         options: RecordOptions,
-        asked_at: datetime,
+        ask_time: datetime,
         source: SourceState,
         store: Store,
         halt: Halt | None = None,
     ) -> None:
-        self.outcomes = Outcomes(captures, asked_at)
+        self.outcomes = Outcomes(captures, ask_time)
         self.fetched = 0
         self._captures, self._crawl, self._options = captures, crawl, options
         self._fails_on_digest = fails_on_digest(crawl, options.fail_on_digest)
@@ -123,13 +123,13 @@ class CaptureStates:
         failed_rows = [row for row in rows if self.outcomes.was_requested(row)]
         new_rows = sorted({*rows} - {*failed_rows})
         plans = [
-            plan_ranges(self._captures, self._options.coalescing, some) for some in (new_rows, failed_rows) if some
+            plan_ranges(self._captures, self._options.coalescing, rows) for rows in (new_rows, failed_rows) if rows
         ]
         self._source.add_files(planned.key for plan in plans for planned in plan)
         for plan in plans:
             yield from self._read_to_ends(self._request(plan))
         failed = sorted((row for row in self._retry_rows if not self.outcomes.is_good(row)), key=self._name)
-        yield from self._read_to_ends(self._request(map(self._range_of, failed), is_alone=True))
+        yield from self._read_to_ends(self._request(map(self._range_of, failed), is_single=True))
 
     def _read_to_ends(self, requests: Iterator[ByteRange]) -> Iterator[Iterator[ByteRange]]:
         """Yields a pass, then more of its records of unknown length until they end."""
@@ -142,19 +142,19 @@ class CaptureStates:
         key, offset = self._name(row)
         return PlannedRange(key, offset, self.outcomes.length(row), (row,))
 
-    def _request(self, ranges: Iterable[PlannedRange], *, is_alone: bool = False) -> Iterator[ByteRange]:
+    def _request(self, ranges: Iterable[PlannedRange], *, is_single: bool = False) -> Iterator[ByteRange]:
         """Requests ``ranges``, without those of files that gave nothing, until the source ends the fetch."""
-        is_left_alone = self._source.is_given_up if is_alone else self._source.is_gone
+        is_abandoned = self._source.is_file_abandoned if is_single else self._source.is_file_missing
         lengths = self._columns["warc_record_length"]
         for planned in ranges:
             if self._has_ended():
                 return
-            if not is_left_alone(planned.key):
+            if not is_abandoned(planned.key):
                 yield ByteRange(
                     planned.key,
                     planned.offset,
                     planned.length,
-                    tag=RangeRequest(planned, is_alone),
+                    tag=RangeRequest(planned, is_single),
                     may_be_short=any(lengths[row] is None for row in planned.rows),
                 )
 
@@ -176,20 +176,20 @@ class CaptureStates:
                 start, length = self._columns["warc_record_offset"][row] - answer.offset, self.outcomes.length(row)
                 data = answer.data if len(answer.data) == length else answer.data[start : start + length]
                 expected = build_expected(self._crawl, self._columns, row)
-                yield Arrival(row, data, expected, answer.attempts, request.is_alone)
+                yield Arrival(row, data, expected, answer.attempts, request.is_single)
 
     def _add_fault(self, fault: RangeFault, request: RangeRequest) -> None:
         rows, handling = request.planned.rows, handling_of(fault.kind)
         self._source.note_fault(fault)
-        if request.is_alone and fault.kind is not FaultKind.NOT_FOUND:
+        if request.is_single and fault.kind is not FaultKind.NOT_FOUND:
             self._source.note_failure(fault.key)
         if handling.pauses_host:
             return
         # of a range that goes beyond the end of its object, some records may lie before it
-        is_of_each = len(rows) == 1 or fault.kind is not FaultKind.RANGE_NOT_SATISFIABLE
+        is_fault_of_each_row = len(rows) == 1 or fault.kind is not FaultKind.RANGE_NOT_SATISFIABLE
         for row in rows:
-            self.outcomes.fail(row, fault.kind.value, fault.detail, fault.attempts, counts=is_of_each)
-        if not request.is_alone and (len(rows) > 1 or handling.retry_now):
+            self.outcomes.fail(row, fault.kind.value, fault.detail, fault.attempts, counts=is_fault_of_each_row)
+        if not request.is_single and (len(rows) > 1 or handling.retry_now):
             self._retry_rows.update(rows)
 
     def add_verdict(self, arrival: Arrival, verdict: VerificationResult) -> None:
@@ -220,7 +220,7 @@ class CaptureStates:
     def _add_bad_bytes(self, arrival: Arrival, reason: str, detail: str | None) -> None:
         """Stores bytes that are not the record. They may have been damaged on the way, so it is requested once more."""
         row = arrival.row
-        if arrival.is_alone:
+        if arrival.is_single:
             self._source.note_failure(self._name(row)[0])
         else:
             self._retry_rows.add(row)
@@ -231,7 +231,7 @@ class CaptureStates:
     def finish(self) -> None:
         """Gives an outcome to every capture that was not requested."""
         for row in self.outcomes.rows_to_fetch():
-            if self._source.is_gone(self._name(row)[0]):
+            if self._source.is_file_missing(self._name(row)[0]):
                 detail = "the source does not have the file, so its other records were not requested"
                 self.outcomes.fail(row, FaultKind.NOT_FOUND.value, detail, 0, counts=True)
             else:
@@ -240,7 +240,7 @@ class CaptureStates:
     def proof_ranges(self) -> Iterator[ByteRange]:
         """Requests records that the source gave before, one each of a few files, if asks depend on whether it still
         gives them. The tag is the record to expect."""
-        if self._source.gave_good_record or self._source.has_ended or not self.outcomes.has_asks:
+        if self._source.gave_good_record or self._source.has_ended or not self.outcomes.has_countable_failures:
             return
         for row in islice(self._proof_rows.values(), _PROOF_FILES):
             expected = build_expected(self._crawl, self._columns, row)

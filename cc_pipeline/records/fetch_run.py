@@ -84,7 +84,7 @@ class FetchRun:
         ``EnvironmentFault`` if the disk fails."""
         order = self._order
         states = CaptureStates(
-            captures, order.crawl, order.options, order.asked_at, self.source, self._store, self._halt
+            captures, order.crawl, order.options, order.ask_time, self.source, self._store, self._halt
         )
         reused, adopted = states.reuse(stored_rows, journaled_rows)
         with open_verifier_pool(order.options.examiners) as (pool, max_pending):

@@ -36,10 +36,10 @@ class RecordOptions:
 @dataclass(frozen=True, slots=True)
 class Order:
     """One fetch of a crawl: ``commit`` names the new files and must be unused, ``plan`` (a digest) goes into their
-    warcinfo, ``asked_at`` is the time of its asks."""
+    warcinfo, ``ask_time`` is the time of its asks."""
 
     crawl: str
     commit: str
     plan: str = ""
     options: RecordOptions = field(default_factory=RecordOptions)
-    asked_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    ask_time: datetime = field(default_factory=lambda: datetime.now(UTC))

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from cc_pipeline.capture_columns import NO_STATUS, RECORD_KEY_NAMES
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.surt import surt_key
-from cc_pipeline.records.asks import can_count
+from cc_pipeline.records.ask_counts import can_count
 from cc_pipeline.records.range_plan import FIRST_READ, MAX_RECORD_BYTES, longer
 from cc_pipeline.records.schema import ANSWERED_SCHEMA, COUNTS, FILLED_COLUMNS, OUTCOME_COLUMNS
 from cc_pipeline.records.segments import Row
@@ -38,13 +38,13 @@ _BATCH: Final = 5_000
 
 class Outcomes:
     """``first_rows`` maps each distinct (file, offset) of ``captures`` to its first row; ``by_name`` has the outcomes
-    so far, without their nulls. ``asked_at`` is the time of the asks."""
+    so far, without their nulls. ``ask_time`` is the time of the asks."""
 
-    def __init__(self, captures: pa.Table, asked_at: datetime) -> None:
+    def __init__(self, captures: pa.Table, ask_time: datetime) -> None:
         self.first_rows: dict[Name, int] = {}
         self.by_name: dict[Name, Row] = {}
         self.columns: dict[str, list[Any]] = {name: _values(captures.column(name)) for name in _READ_COLUMNS}
-        self._captures, self._asked_at = captures, asked_at
+        self._captures, self._ask_time = captures, ask_time
         #: The stored rows of captures that are not fetched.
         self._unfetched: dict[Name, Row] = {}
         self._grown: dict[Name, int] = {}
@@ -84,8 +84,8 @@ class Outcomes:
             if row["outcome"] == "fetched":
                 self.by_name.setdefault(name, _select(row, _RECORD_COLUMNS))
             elif not self._is_of_other_bytes(row, name):
-                noted = self._unfetched.get(name)
-                if noted is None or _asks_of(row) > _asks_of(noted):
+                noted_row = self._unfetched.get(name)
+                if noted_row is None or _ask_rank(row) > _ask_rank(noted_row):
                     self._unfetched[name] = _select(row, OUTCOME_COLUMNS)
         return len(self.by_name) - count_before
 
@@ -113,7 +113,7 @@ class Outcomes:
         return outcome is not None and outcome["outcome"] == "fetched"
 
     @property
-    def has_asks(self) -> bool:
+    def has_countable_failures(self) -> bool:
         """Whether a request of this run is an ask, if the source is sound."""
         return any(outcome.get(COUNTS.name) for outcome in self.by_name.values())
 
@@ -129,7 +129,7 @@ class Outcomes:
         bytes_of = self.by_name.get(name) or stored_row
         outcome |= {column: bytes_of[column] for column in STORED if column in bytes_of}
         outcome |= {column: stored_row[column] for column in ("asks", "last_ask_at") if column in stored_row}
-        outcome[COUNTS.name] = counts and can_count(reason, _time(outcome.get("last_ask_at")), self._asked_at)
+        outcome[COUNTS.name] = counts and can_count(reason, _time(outcome.get("last_ask_at")), self._ask_time)
         outcome["warc_filename"], outcome["warc_record_offset"] = name
         self.by_name[name] = outcome
         return outcome
@@ -182,7 +182,7 @@ def _select(row: Row, names: Iterable[str]) -> Row:
     return {name: _plain(row[name]) for name in names if row.get(name) is not None}
 
 
-def _asks_of(row: Row) -> tuple[bool, int, int]:
+def _ask_rank(row: Row) -> tuple[bool, int, int]:
     return row["outcome"] == "lost", row.get("asks") or 0, _plain(row.get("last_ask_at")) or 0
 
 

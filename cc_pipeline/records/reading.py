@@ -95,9 +95,9 @@ def read_delivered_members(
 
 
 def _windows(rows: Iterable[Row], should_read: Callable[[Row], bool], max_bytes: int) -> Iterator[_Window]:
-    marked_rows = ((row, should_read(row)) for row in rows)
+    rows_to_read = ((row, should_read(row)) for row in rows)
     return group_within(
-        marked_rows, (_WINDOW_ROWS, max_bytes), lambda marked: (1, marked[0]["stored_length"] if marked[1] else 0)
+        rows_to_read, (_WINDOW_ROWS, max_bytes), lambda pair: (1, pair[0]["stored_length"] if pair[1] else 0)
     )
 
 

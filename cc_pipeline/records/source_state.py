@@ -27,7 +27,7 @@ class SourceState:
         self._give_up_after, self._file_count = give_up_after, files
         self._files: set[str] = set()
         self._good_files: set[str] = set()
-        self._not_found: Counter[str] = Counter()
+        self._missing_answers: Counter[str] = Counter()
         self._failures: Counter[str] = Counter()
         self._last_fault: RangeFault | None = None
         self._silent_ranges = 0
@@ -49,7 +49,7 @@ class SourceState:
         handling = handling_of(fault.kind)
         self._last_fault = fault
         self.is_refused = self.is_refused or handling.pauses_host
-        self._not_found[fault.key] += fault.kind is FaultKind.NOT_FOUND
+        self._missing_answers[fault.key] += fault.kind is FaultKind.NOT_FOUND
         if not handling.counts:
             self._silent_ranges += 1
             self._silent_files.add(fault.key)
@@ -58,14 +58,14 @@ class SourceState:
         """Notes a record of a file that was requested alone in vain."""
         self._failures[key] += 1
 
-    def is_gone(self, key: str) -> bool:
+    def is_file_missing(self, key: str) -> bool:
         """Whether the source does not have the file."""
-        return self._not_found[key] >= _MAX_FAILURES and key not in self._good_files
+        return self._missing_answers[key] >= _MAX_FAILURES and key not in self._good_files
 
-    def is_given_up(self, key: str) -> bool:
+    def is_file_abandoned(self, key: str) -> bool:
         """Whether no more records of the file are requested alone."""
         is_failing = self._failures[key] >= _MAX_FAILURES and key not in self._good_files
-        return is_failing or self.is_gone(key)
+        return is_failing or self.is_file_missing(key)
 
     @property
     def has_ended(self) -> bool:

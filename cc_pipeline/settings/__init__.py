@@ -6,9 +6,9 @@ variable ``CC_PIPELINE_<NAME>``, of an extension ``CC_PIPELINE_<EXTENSION>_<NAME
 itself.
 """
 
-from cc_pipeline.settings.all_settings import DIGEST_POLICIES, EXTRACTORS, PUBLISH, Settings
+from cc_pipeline.settings.all_settings import DIGEST_POLICIES, PUBLISH, Settings
 from cc_pipeline.settings.environment import PREFIX
-from cc_pipeline.settings.reading import CHOICES, choices_of, environment_value, load_settings, owners
+from cc_pipeline.settings.reading import CHOICES, choices_of, environment_value, load_settings
 from cc_pipeline.settings.source_addresses import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "DEFAULT_COLLINFO",
     "DEFAULT_SOURCE",
     "DIGEST_POLICIES",
-    "EXTRACTORS",
     "PREFIX",
     "PUBLISH",
     "Settings",
@@ -24,5 +23,4 @@ __all__ = [
     "environment_value",
     "load_settings",
     "normalise_root",
-    "owners",
 ]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from netrc import NetrcParseError, netrc
 from pathlib import Path
-from typing import Final
 from urllib.parse import urlsplit
 
 from cc_pipeline.addresses import NO_ACCESS, Access, host_of, scheme_of
@@ -17,9 +15,6 @@ from cc_pipeline.settings.declaration import read_declared
 from cc_pipeline.settings.environment import PREFIX
 from cc_pipeline.settings.source_addresses import DEFAULT_COLLINFO, WEB, normalise_root
 
-#: A host's name or address in brackets, perhaps with a port.
-_HOST: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
-
 
 def add_credentials(
     settings: Settings, env: Mapping[str, str], source: Access, collinfo: Access, known_sources: Iterable[str]
@@ -27,9 +22,8 @@ def add_credentials(
     """Returns the settings with credentials: those of the addresses of ``source`` and ``collinfo``, else those for
     their hosts.
 
-    Credentials of the environment are sent to one host only: the named one, or that of the source. ``known_sources``
-    are sources of this home or the environment that the settings may not have. Raises ``UserInputError`` if there are
-    several hosts and none is named.
+    Credentials of the environment are sent to the host of the source only. ``known_sources`` are sources of this home
+    or the environment that the settings may not have. Raises ``UserInputError`` if these have several hosts.
     """
     access = _AccessByHost(env, settings, known_sources)
     source = source or access.access_for(settings.source)
@@ -52,10 +46,6 @@ class _AccessByHost:
             process_settings.source_password,
             process_settings.source_query.removeprefix("?"),
         )
-        self._host = process_settings.source_host
-        if self._host and not (_HOST.fullmatch(self._host) and host_of(f"https://{self._host}")):
-            # the value is not repeated: it may contain a password
-            raise UserInputError(f"{PREFIX}SOURCE_HOST must be one host name, such as data.example:8443, and no URL")
 
     def access_for(self, place: str) -> Access:
         """Returns the credentials for a place; none for Common Crawl's own bucket, which needs none."""
@@ -65,14 +55,12 @@ class _AccessByHost:
 
     def _applies_to(self, place: str) -> bool:
         """Whether the environment's credentials are for this place. Raises ``UserInputError`` if that is ambiguous."""
-        if self._host:
-            return _origin(f"{scheme_of(place)}://{self._host}") == _origin(place)
         known_sources = {self._settings.source, *map(normalise_root, self._known_sources)}
         if len(set(map(_origin, known_sources))) > 1:
             raise UserInputError(
                 f"{PREFIX}SOURCE_USER, _PASSWORD or _QUERY is set, but there are several hosts: "
-                f"{', '.join(sorted(known_sources))}. Set {PREFIX}SOURCE_HOST to the host that gets these "
-                "credentials"
+                f"{', '.join(sorted(known_sources))}. Write the credentials into the address of the source, or into "
+                "netrc"
             )
         return _origin(place) == _origin(self._settings.source)
 

@@ -20,7 +20,6 @@ from cc_pipeline.settings.source_addresses import (
     is_public,
 )
 
-EXTRACTORS: Final = ("fast", "auto", "quality")
 DIGEST_POLICIES: Final = ("record", "fail")
 PUBLISH: Final = ("views", "copy", "none")
 #: A host's name or address in brackets, perhaps with a port; ``*`` stands for a part of a label.
@@ -77,7 +76,8 @@ class Settings:
     ``source``, ``home``, ``lake`` and ``collinfo`` contain no credentials: those for the source and for the list of
     crawls are in ``source_access`` and ``collinfo_access``. ``rate`` and ``concurrency`` apply per host and to all
     processes of the home; ``None`` means the source's own default. ``wait`` in seconds may be ``math.inf``; ``None``
-    means the time of a run without a terminal. ``budget`` is ``None`` for the home's own file. ``of_extensions`` are
+    means the time of a run without a terminal. ``budget`` is ``None`` for the home's own file. The process sends
+    one of ``rate_shares`` even shares of the rate: several workers of one run have more than one. ``of_extensions`` are
     the settings of extensions; :meth:`settings_of` returns them by type.
     """
 
@@ -163,12 +163,6 @@ class Settings:
         default_text="7 days at a terminal, else 6 minutes",
         check=_seconds,
     )
-    rate_shares: int = setting(
-        1,
-        help="number of machines that share the rate. Each has its own budget and an even share. "
-        "Homes that share a budget on one machine do not need it",
-        check=is_above_zero,
-    )
     max_bytes: int = setting(
         20_000_000_000,
         help="maximum bytes of all fetches of one command, or of one scheduled run; `run --yes` ignores the limit",
@@ -206,12 +200,6 @@ class Settings:
     accept_removals: bool = setting(
         False, help="remove captures that the index no longer lists (`run --accept-removals`)"
     )
-    extractor: str = setting(
-        "fast",
-        help="extractor of the main content: `fast`, `quality`, or `auto` ([measured](documents.md#measured))",
-        check=is_choice(*EXTRACTORS),
-        decides_rows=True,
-    )
     markdown: bool = setting(False, help="whether `page_text.main_content_markdown` is filled", decides_rows=True)
     workers: int = setting(0, help="number of processes that parse", default_text="one per core")
     engine: str = setting(
@@ -221,17 +209,8 @@ class Settings:
         "run in the UI, override it",
         check=_engine,
     )
-    backfill_per_tick: int = setting(
-        2_000, help="maximum partitions that one tick of `backfill_missing` starts", check=is_above_zero
-    )
-    partitions_per_run: int = setting(200, help="maximum partitions in one run", check=is_above_zero)
     publish_every: float = setting(
         10.0, help="maximum minutes that `cc.duckdb` may be behind while runs are in flight", check=is_above_zero
-    )
-    column_events: bool = setting(
-        False,
-        help="whether Dagster's events contain columns and their lineage, for "
-        "[OpenLineage](dagster.md#inside-your-own-project)",
     )
     history_days: int = setting(
         90,
@@ -260,6 +239,7 @@ class Settings:
     )
     s3_region: str = setting(DEFAULT_REGION, help="region of `s3://` sources")
     s3_anonymous: bool = setting(False, help="`yes`: requests to `s3://` sources are unsigned")
+    rate_shares: int = 1
     source_access: Access = NO_ACCESS
     collinfo_access: Access = NO_ACCESS
     of_extensions: tuple[object, ...] = ()
@@ -332,17 +312,8 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSettings:
-    """Variables that are no settings of a run: owners of assets, and credentials for the
-    source."""
+    """Variables that are no settings of a run: credentials for the source."""
 
-    owners: tuple[str, ...] = setting(
-        ("team:cc-pipeline",), help="owners of the assets in the UI: mail addresses and `team:NAME`, comma-separated"
-    )
     source_user: str = setting("", help="user name of the [credentials](#credentials) for an `http(s)://` source")
     source_password: str = setting("", help="password of that user", is_secret=True)
     source_query: str = setting("", help="credentials that are sent as the query of each request", is_secret=True)
-    source_host: str = setting(
-        "",
-        help="host that receives these credentials, with its port if that is not the default; no other host does",
-        default_text="the source's host",
-    )

@@ -158,11 +158,6 @@ def choices_of(note: HomeNote) -> dict[str, str | bool]:
     return {name: value for name, value in note.choices.items() if isinstance(value, CHOICES.get(name, ()))}
 
 
-def owners(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Returns the owners of the assets, from ``CC_PIPELINE_OWNERS``."""
-    return read_declared(ProcessSettings, os.environ if environ is None else environ).owners
-
-
 def environment_value(name: str) -> str | None:
     """Returns the text of a setting's variable, whatever the home has chosen; ``None`` if it is unset."""
     return text_in(os.environ, name.upper())

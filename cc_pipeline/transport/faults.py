@@ -323,9 +323,8 @@ def judge_whole(limit: int, answer: Answer) -> Verified | Finding:
     if len(body) > limit:
         return Finding(FaultKind.LONG_BODY, f"more than {limit} bytes")
     declared = headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) != len(body):
-        return judge_length(int(declared), body) or Finding(FaultKind.SHORT_BODY, "incomplete")
-    return Verified(0, len(body), etag_in(headers))
+    length_fault = judge_length(int(declared), body) if declared.isdecimal() else None
+    return length_fault or Verified(0, len(body), etag_in(headers))
 
 
 def judge_part_of_whole(

@@ -80,15 +80,15 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """``count`` requests may be sent now. If none, the next one at ``at``, and ``reason`` says why the host gets none
-    (``None``: only the rate). The request that ended the last pause was sent at ``tested_at``, and is not answered yet.
-    ``is_asked``: the host asked for the pause."""
+    """``count`` requests may be sent now. If none, the next one may at ``next_time``, and ``reason`` says why the host
+    gets none (``None``: only the rate). The request that ended the last pause was sent at ``tested_at``, and is not
+    answered yet. ``is_requested_by_host``: the host asked for the pause."""
 
     count: int
-    at: float = 0.0
+    next_time: float = 0.0
     reason: str | None = None
     tested_at: float | None = None
-    is_asked: bool = False
+    is_requested_by_host: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class HostState:
     def admit(self, limits: SourceLimits, now: float, max_count: int) -> tuple[HostState, Admission]:
         """Admits up to ``max_count`` requests, or says when to ask again."""
         if now < self.asked_until:
-            return self, Admission(0, self.asked_until, self.last_refusal or "", is_asked=True)
+            return self, Admission(0, self.asked_until, self.last_refusal or "", is_requested_by_host=True)
         rate = self.rate_at(limits, now)
         if self.is_refusing:
             if now < self.pause_until:

@@ -80,8 +80,8 @@ def run_now(work: Coroutine[Any, Any, T]) -> T:
     """Returns the result of ``work``, which waits for nothing, in the caller's thread and without a loop."""
     try:
         work.send(None)
-    except StopIteration as done:
-        result: T = done.value
+    except StopIteration as stop:
+        result: T = stop.value
         return result
     raise RuntimeError("it waits for something")
 
@@ -94,11 +94,11 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return fast
 
 
-In = TypeVar("In")
-Out = TypeVar("Out")
+Request = TypeVar("Request")
+Outcome = TypeVar("Outcome")
 
 
-class Stream(Generic[In, Out]):
+class Stream(Generic[Request, Outcome]):
     """Runs ``work`` in ``loop`` for each request. Results come in the order they are ready.
 
     ``cost`` returns the number of bytes a request may bring. ``memory_bound`` limits the bytes of requests that run or
@@ -108,29 +108,29 @@ class Stream(Generic[In, Out]):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        work: Callable[[In], Coroutine[Any, Any, Out]],
-        cost: Callable[[In], int],
+        work: Callable[[Request], Coroutine[Any, Any, Outcome]],
+        cost: Callable[[Request], int],
         window: int,
         memory_bound: int,
     ) -> None:
         self._loop, self._work, self._cost = loop, work, cost
         self._window, self._memory_bound = window, memory_bound
-        self._running: dict[asyncio.Task[Out], int] = {}
+        self._running: dict[asyncio.Task[Outcome], int] = {}
         # requests that ended, each with its cost; a portion wakes the caller's thread once
-        self._ended: list[tuple[asyncio.Task[Out], int]] = []
-        self._portions: queue.SimpleQueue[list[tuple[asyncio.Task[Out], int]]] = queue.SimpleQueue()
+        self._ended: list[tuple[asyncio.Task[Outcome], int]] = []
+        self._portions: queue.SimpleQueue[list[tuple[asyncio.Task[Outcome], int]]] = queue.SimpleQueue()
 
-    def run(self, requests: Iterable[In]) -> Iterator[Out]:
+    def run(self, requests: Iterable[Request]) -> Iterator[Outcome]:
         """Yields the results, and raises the errors of ``work``; leaving early cancels requests in flight."""
         source = iter(requests)
         # the window is topped up again after a quarter of it was taken, so that the link never runs dry
         portion = max(1, self._window // 4)
-        ready: deque[tuple[asyncio.Task[Out], int]] = deque()
+        ready: deque[tuple[asyncio.Task[Outcome], int]] = deque()
         waiting = held_bytes = 0
         next_request = next(source, None)
         try:
             while True:
-                batch: list[tuple[In, int]] = []
+                batch: list[tuple[Request, int]] = []
                 while next_request is not None and waiting < self._window:
                     cost = self._cost(next_request)
                     if held_bytes and held_bytes + cost > self._memory_bound:
@@ -154,13 +154,13 @@ class Stream(Generic[In, Out]):
             if (waiting or self._running) and not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(self._cancel)
 
-    def _start(self, batch: list[tuple[In, int]]) -> None:
+    def _start(self, batch: list[tuple[Request, int]]) -> None:
         for request, cost in batch:
             task = self._loop.create_task(self._work(request))
             self._running[task] = cost
             task.add_done_callback(self._end)
 
-    def _end(self, task: asyncio.Task[Out]) -> None:
+    def _end(self, task: asyncio.Task[Outcome]) -> None:
         if not self._ended:
             self._loop.call_soon(self._hand_over)
         self._ended.append((task, self._running.pop(task)))

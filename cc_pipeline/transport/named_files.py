@@ -80,14 +80,16 @@ class NamedPlaces:
     def read_many(self, requests: Iterable[ByteRange]) -> Iterator[RangeBytes | RangeFault]:
         """Reads as ``Transport.read_many``; neighbouring ranges of one place are requested concurrently."""
         for root, neighbours in groupby(requests, lambda byte_range: place_of(byte_range.key)[0]):
-            place_ranges = (replace(asked, key=place_of(asked.key)[1], tag=asked) for asked in neighbours)
+            place_ranges = (
+                replace(byte_range, key=place_of(byte_range.key)[1], tag=byte_range) for byte_range in neighbours
+            )
             for outcome in self._place_at(root).read_many(place_ranges):
-                asked = outcome.tag
-                assert isinstance(asked, ByteRange)
+                byte_range = outcome.tag
+                assert isinstance(byte_range, ByteRange)
                 if isinstance(outcome, RangeFault):
-                    yield _with_name(outcome, asked)
+                    yield _with_name(outcome, byte_range)
                 else:
-                    yield replace(outcome, key=asked.key, tag=asked.tag)
+                    yield replace(outcome, key=byte_range.key, tag=byte_range.tag)
 
     def close(self) -> None:
         """Ends the connections to places opened here."""

@@ -42,7 +42,7 @@ _LONGEST_ALONE: Final = 640.0
 #: Maximum seconds that a request waits for the answer to the one that ended a pause, here or in another process.
 _LONGEST_TEST: Final = 60.0
 #: Seconds between two looks at a host that refuses: another process, or the user, may know that it answers again.
-_LOOK_SECONDS: Final = 1.0
+_CHECK_SECONDS: Final = 1.0
 #: Seconds between two looks for a free slot, and without one after which a message is shown.
 _SLOT_SECONDS: Final = 0.05
 _WARN_AFTER: Final = 5.0
@@ -52,10 +52,10 @@ class HostUnavailable(Exception):
     """The host refuses for longer than the request waits: for ``seconds``. The message says why."""
 
     def __init__(self, admission: Admission, now: float) -> None:
-        self.seconds = max(0.0, admission.at - now)
+        self.seconds = max(0.0, admission.next_time - now)
         super().__init__(
             f"the host refuses requests ({admission.reason}); "
-            f"no request is sent before {_moment(admission.at, '%Y-%m-%d %H:%M:%S')}"
+            f"no request is sent before {_moment(admission.next_time, '%Y-%m-%d %H:%M:%S')}"
         )
 
 
@@ -101,14 +101,14 @@ class RateLimiter:
         if self._is_free and self._in_flight < self._limits.concurrency and not self._waiting:
             self._in_flight += 1
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
         if self._pump is None or self._pump.done():
             self._pump = asyncio.create_task(self._let_pass())
         try:
-            await turn
+            await waiter
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.exception() is None:
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
                 self.leave()  # it was admitted at the same moment
             raise
 
@@ -125,7 +125,7 @@ class RateLimiter:
             return
         self._answers, self._last_sent = self._answers + 1, max(self._last_sent, sent)
         if not self._state.is_calm:
-            task = asyncio.create_task(self._tell_answers())
+            task = asyncio.create_task(self._record_answers())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -157,7 +157,7 @@ class RateLimiter:
         if self._file is not None:
             self._file.close()
 
-    async def _tell_answers(self) -> None:
+    async def _record_answers(self) -> None:
         # an error of the file also meets the next request, which raises it
         with suppress(EnvironmentFault):
             await self._change(lambda state: (state, None))
@@ -205,16 +205,16 @@ class RateLimiter:
         for _ in range(count):
             self._release()
         if not count and admission.reason is None:
-            await asyncio.sleep(admission.at - self._clock())
+            await asyncio.sleep(admission.next_time - self._clock())
         elif not count:
             await self._wait_for_host(admission)
 
     def _release(self) -> None:
         self._in_flight += 1
         while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
                 return
         self.leave()  # all were cancelled meanwhile
 
@@ -222,21 +222,21 @@ class RateLimiter:
         """Waits a moment for a host that refuses, and reports the remaining time; or ends all waiting requests."""
         now = self._clock()
         self._waited_since = min(self._waited_since or now, now)
-        if self._is_given_up(admission, now):
+        if self._exceeds_wait(admission, now):
             self._end_waiting(HostUnavailable(admission, now))
             return
-        remaining = admission.at - now
-        if not (admission.is_asked and remaining <= _SHORT_ASKED):
-            reason, moment = admission.reason or "", _moment(admission.at, "%H:%M:%S")
+        remaining = admission.next_time - now
+        if not (admission.is_requested_by_host and remaining <= _SHORT_ASKED):
+            reason, moment = admission.reason or "", _moment(admission.next_time, "%H:%M:%S")
             progress.report_refusal(self._host, reason, remaining, moment)
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), min(remaining, _LOOK_SECONDS))
+            await asyncio.wait_for(self._news.wait(), min(remaining, _CHECK_SECONDS))
 
-    def _is_given_up(self, admission: Admission, now: float) -> bool:
-        remaining, waited = admission.at - now, now - self._waited_since
-        if self._wait == math.inf or (admission.is_asked and remaining <= _SHORT_ASKED):
+    def _exceeds_wait(self, admission: Admission, now: float) -> bool:
+        remaining, waited = admission.next_time - now, now - self._waited_since
+        if self._wait == math.inf or (admission.is_requested_by_host and remaining <= _SHORT_ASKED):
             return False
-        if admission.is_asked and remaining > _LONGEST_ASKED:
+        if admission.is_requested_by_host and remaining > _LONGEST_ASKED:
             return True
         is_tested = admission.tested_at is not None and now - admission.tested_at < _LONGEST_TEST
         is_nearly_over = self._wait > 0 and (is_tested or remaining <= host_state.FIRST_PAUSE)
@@ -244,9 +244,9 @@ class RateLimiter:
 
     def _end_waiting(self, error: Exception) -> None:
         while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_exception(error)
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_exception(error)
 
     def _report_no_slot(self) -> None:
         now = self._clock()

@@ -137,7 +137,7 @@ class Follower:
                 hop = await self._sender_at(address).send_once(key, send, judge)
                 answer, requests = hop.answer, requests + hop.requests
                 if not is_redirect(hop.verdict):
-                    return hop._replace(verdict=_of_hop(hop.verdict, size, address), requests=requests)
+                    return hop._replace(verdict=_judge_hop(hop.verdict, size, address), requests=requests)
             return Attempt(Finding(FaultKind.REDIRECTED, "a redirect to another redirect"), answer, requests)
 
         return follow
@@ -157,7 +157,7 @@ class Follower:
         return self._client_to(address).ask(method, address, headers, hoped_for=hoped_for, bound=limit, skip=skip)
 
 
-def _of_hop(verdict: Verified | Finding, size: int | None, address: str) -> Verified | Finding:
+def _judge_hop(verdict: Verified | Finding, size: int | None, address: str) -> Verified | Finding:
     """Returns the verdict on the last hop, at ``address``, compared with the ``size`` that a redirect announced."""
     if isinstance(verdict, Finding):
         return replace(verdict, detail=f"{verdict.detail}, from {host_of(redact_address(address))}")

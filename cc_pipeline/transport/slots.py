@@ -23,15 +23,15 @@ class Slots:
     def take(self) -> int | None:
         """Takes a slot, and returns its number; ``None`` if other processes have all, or if this one has some and
         another one has none."""
-        has_none = len(self._free) == len(self._files)
-        if not has_none and self._is_queue_taken():
+        holds_no_slot = len(self._free) == len(self._files)
+        if not holds_no_slot and self._is_queue_taken():
             return None
         for position, number in enumerate(self._free):
             if _lock(self._files[number], fcntl.LOCK_EX):
                 del self._free[position]
                 self.leave_queue()
                 return number
-        if has_none:
+        if holds_no_slot:
             _lock(self._queue, fcntl.LOCK_SH)
         return None
 

@@ -47,11 +47,7 @@ CORE_TABLES: Final[tuple[TableSpec, ...]] = (
     TableSpec("index_manifest", INDEX_MANIFEST_SCHEMA, BY_CRAWL, ("subset", "path"),
     stage=MANIFEST, is_published=False),
     TableSpec("row_groups", CATALOG_SCHEMA, BY_CRAWL, (), row_group_rows=CATALOG_ROW_GROUP, stage=HARVEST),
-    # named captures are kept when a subset is deleted
-    TableSpec(
-        "named_captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER, _LOOKUP_COLUMNS, stage=NAMED_CAPTURES,
-        removed_with="target"
-    ),
+    TableSpec("named_captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER, _LOOKUP_COLUMNS, stage=NAMED_CAPTURES),
     TableSpec("captures", CAPTURES_SCHEMA, SLICE, CAPTURE_ORDER, _LOOKUP_COLUMNS, stage=LOCATE),
     TableSpec("records", RECORD_SCHEMA, SLICE, CAPTURE_ORDER, _STORED, stage=FETCH),
     TableSpec("page_metadata", PAGE_METADATA_SCHEMA, SLICE, (), _PARSED_BY, stage=PARSE),
@@ -59,10 +55,7 @@ CORE_TABLES: Final[tuple[TableSpec, ...]] = (
     TableSpec("page_links", PAGE_LINKS_SCHEMA, SLICE, (), _PARSED_BY, stage=PARSE),
     TableSpec("feed_items", FEED_ITEMS_SCHEMA, SLICE, (), _PARSED_BY, stage=PARSE),
     TableSpec("source_files", SOURCE_FILES_SCHEMA, key=("slug",), sort_by=("slug",)),
-    # here, targets are files
-    TableSpec(
-        "source_faults", SOURCE_FAULTS_SCHEMA, SLICE, (), ("source_file",), stage=BUILT, removed_with="nothing"
-    ),
+    TableSpec("source_faults", SOURCE_FAULTS_SCHEMA, SLICE, (), ("source_file",), stage=BUILT, is_of_files=True),
 )  # fmt: skip
 
 

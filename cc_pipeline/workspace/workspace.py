@@ -178,14 +178,14 @@ class Workspace:
     def archives(self, crawl: str) -> Transport | NamedPlaces:
         """Returns the reader of records of ``crawl`` by file and location: the source, or the places of the files of a
         collection."""
-        return self._named if crawl.startswith(LOCAL) else self.transport
+        return self._named_places if crawl.startswith(LOCAL) else self.transport
 
     def address_of(self, filename: str) -> str:
         """Returns the address of an archive file of any crawl, for people."""
-        return self._named.url(filename)
+        return self._named_places.url(filename)
 
     @cached_property
-    def _named(self) -> NamedPlaces:
+    def _named_places(self) -> NamedPlaces:
         return NamedPlaces(self.transport, lambda root: self._open(self.settings, root, NO_ACCESS))
 
     @cached_property
@@ -215,9 +215,8 @@ class Workspace:
     def close(self) -> None:
         """Closes all connections. A workspace that is used again opens them again."""
         with ExitStack() as closing:
-            for name in ("transport", "place", "_list_transport", "_named"):
-                opened: Transport | NamedPlaces | None = self.__dict__.get(name)
-                if opened is not None:
+            for opened in self.__dict__.values():
+                if isinstance(opened, Transport | NamedPlaces):
                     closing.callback(opened.close)
 
     @property

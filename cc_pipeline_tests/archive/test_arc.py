@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from cc_pipeline.archive import arc
 from cc_pipeline.archive import record as flag
-from cc_pipeline.archive.plainwalk import StoredRecord
 from cc_pipeline.errors import DataFault
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.archive.builders import faults_of, records_of, sha1
@@ -45,11 +44,6 @@ def test_the_final_lf_is_the_bodys_where_the_http_length_says_so() -> None:
     head = f"HTTP/1.0 200 OK\r\nContent-Length: {len(BODY)}\r\n\r\n".encode()
     packed = builders.member(builders.arc(head + BODY, end=b""))
     assert arc.read_record(packed, "s", 0).payload == BODY
-
-
-def test_a_record_of_everybody_else() -> None:
-    record = arc.read_record(builders.member(builders.arc(HEAD + BODY)), "s", 0)
-    assert (record.payload, record.flags) == (BODY, ())
 
 
 @pytest.mark.parametrize(
@@ -122,11 +116,6 @@ def test_a_sound_member_outranks_its_length(error: int) -> None:
     assert (record.payload, record.flags) == (body, (flag.WRONG_LENGTH,))
 
 
-def test_a_negative_length_ends_where_the_member_ends() -> None:
-    record = arc.read_record(builders.member(builders.arc(HEAD + BODY, length=-1, end=b"")), "s", 0)
-    assert (record.payload, record.flags) == (BODY, (flag.UNUSABLE_LENGTH,))
-
-
 @pytest.mark.parametrize(
     "record",
     [
@@ -169,14 +158,6 @@ def test_whole_files(parts: list[bytes], how: str) -> None:
     assert len(records) == 12
 
 
-def test_places() -> None:
-    data = builders.members(YEAR_2012)
-    for found in arc.iter_located(data, "s"):
-        assert isinstance(found, StoredRecord)
-        assert found.length is not None
-        assert arc.read_record(data[found.offset : found.offset + found.length], "s", 0) == found.record
-
-
 @pytest.mark.parametrize("how", ["by record", "uncompressed"])
 def test_damage_costs_one_record(how: str) -> None:
     parts = [builders.member(part) if how == "by record" else part for part in STANDARD]
@@ -200,13 +181,6 @@ def test_an_unknown_version_is_flagged() -> None:
     block = b"3 0 Test\nURL IP-address\n"
     record = arc.read_record(builders.arc(block, url="filedesc://x", mime="text/plain"), "s", 0)
     assert record.flags == (flag.UNKNOWN_VERSION,)
-
-
-def test_record_lines_inside_a_body_are_no_records() -> None:
-    inner = b"\n".join(builders.arc(b"x", url=url) for url in URLS)
-    data = b"".join((STANDARD[0], builders.arc(inner, url="metadata://a", mime="text/plain"), STANDARD[3]))
-    found = records_of(arc.iter_records(data, "s"))
-    assert [one.url for one in found] == ["filedesc://test.arc", "metadata://a", URLS[2]]
 
 
 @given(st.text(st.characters(max_codepoint=255, exclude_characters="\n"), max_size=40), st.binary(max_size=300))

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import io
 import zlib
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from cc_pipeline.archive import arc, warc
-from cc_pipeline.archive.gzip_members import Window
 from cc_pipeline.archive.record import ArchivedRecord
-from cc_pipeline.archive.sequencefile import iter_pairs
 from cc_pipeline.errors import DataFault
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.archive.builders import faults_of, records_of
@@ -64,13 +61,6 @@ def test_work_stays_in_proportion(read: Reader, data: bytes) -> None:
     assert faults_of(found) or read is arc.iter_records
 
 
-def test_nothing_but_line_breaks_is_said_compressed_or_not() -> None:
-    for data in (b"\r\n" * 100_000, gzip.compress(b"\r\n" * 3_000_000, mtime=0), gzip.compress(b"\r\n", mtime=0) * 3):
-        (fault,) = list(warc.iter_records(data, "s", 1 << 16))
-        assert isinstance(fault, DataFault)
-        assert "nothing but line breaks" in fault.reason
-
-
 @pytest.mark.parametrize("distance", [0, 1, 2, 4094, 4095, 4096, 4097, 12_285, *range(262_140, 262_148), 1_000_003])
 @pytest.mark.parametrize("read", [warc.iter_records, arc.iter_records])
 def test_a_record_is_found_at_any_distance_behind_damage(read: Reader, distance: int) -> None:
@@ -78,17 +68,6 @@ def test_a_record_is_found_at_any_distance_behind_damage(read: Reader, distance:
     found = list(read(b"#" + b"-" * distance + record, "s"))
     assert [one.payload for one in records_of(found)] == [b"x"]
     assert len(faults_of(found)) == 1
-
-
-def test_an_arc_record_without_a_length_may_be_long() -> None:
-    body = b"<p>text</p>\n" * 100_000
-    first = builders.arc(b"HTTP/1.0 200 OK\r\n\r\n" + body, length=-1)
-    last = builders.arc(b"HTTP/1.0 200 OK\r\n\r\nx", url="http://example.com/last")
-    found = list(arc.iter_records(builders.filedesc() + first + last, "s"))
-    assert [one.payload for one in records_of(found)][1:] == [body.rstrip(), b"x"]
-    bounded = list(arc.iter_records(builders.filedesc() + first + last, "s", 500_000))
-    assert [one.url for one in records_of(bounded)] == ["filedesc://test.arc", "http://example.com/last"]
-    assert [fault.reason for fault in faults_of(bounded)] == ["the record is larger than 500000 bytes"]
 
 
 @pytest.mark.parametrize("end", [b"", b"\r\n\r\n"])
@@ -118,22 +97,3 @@ def test_odd_digits_are_no_numbers() -> None:
     assert arc.read_record(line + b"text\n", "s", 0).http_status is None
     with pytest.raises(DataFault):
         arc.read_record(LINE.replace(b"5", b"\xb2") + b"text\n", "s", 0)
-
-
-def test_a_sequencefile_of_lying_lengths() -> None:
-    header = b"SEQ\x06\x01a\x01b\0\0\0\0\0\0" + bytes(16)
-    record = b"\xff\xff\xff\xff" + bytes(16) + (900_000).to_bytes(4) + (900_001).to_bytes(4)
-    found = list(iter_pairs(header + record * 20_000, "s", 1 << 20))
-    assert found
-    assert all(isinstance(one, DataFault) for one in found)
-
-
-def test_a_window_forgets_only_what_was_released() -> None:
-    window = Window(io.BytesIO(bytes(range(256)) * 8000))
-    assert window.slice(700_000, 3) == bytes((96, 97, 98))
-    window.release(600_000)
-    assert window.slice(600_000, 1) == bytes((600_000 % 256,))
-    with pytest.raises(ValueError, match="released"):
-        window.slice(10, 1)
-    window.jump(1_500_000)
-    assert window.slice(1_500_000, 2) == bytes((1_500_000 % 256, 1_500_001 % 256))

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import itertools
 from datetime import UTC, datetime
 
 import pytest
-from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.archive import arc, warc
 from cc_pipeline.archive import record as flag
@@ -83,23 +80,6 @@ def test_a_record_over_several_members(form: str, cuts: tuple[int, ...]) -> None
     assert [one.record.url for one in found if isinstance(one, StoredRecord)][1] == "http://example.com/"
 
 
-def test_a_file_cut_into_members_anywhere() -> None:
-    records = [builders.response(b"%d " % n * n, url=f"http://example.com/{n}") for n in range(80)]
-    whole = b"".join(records)
-    pieces = [member(whole[at : at + 5000]) for at in range(0, len(whole), 5000)]
-    data = b"".join(pieces)
-    found = list(warc.iter_located(data, "s"))
-    assert [one.record.url for one in found if isinstance(one, StoredRecord)] == [
-        f"http://example.com/{n}" for n in range(80)
-    ]
-    for number, one in enumerate(found):
-        assert isinstance(one, StoredRecord)
-        assert one.length is not None
-        content = gzip.decompress(data[one.offset : one.offset + one.length])
-        assert content[one.inner_offset :].startswith(records[number])
-    assert {one.record.flags for one in found if isinstance(one, StoredRecord)} == {(), (flag.SEVERAL_MEMBERS,)}
-
-
 def test_half_a_record_takes_nothing_of_the_next() -> None:
     data = member(RECORD[:500]) + member(NEXT) + member(RECORD)
     found = list(warc.iter_records(data, "s"))
@@ -164,8 +144,3 @@ def test_bytes_of_damage_that_look_like_another_compression_hide_no_record(junk:
     records = [RECORD, NEXT] if form == "plain" else [member(RECORD), member(NEXT)]
     found = records_of(warc.iter_records(junk + b"".join(records), "s"))
     assert [one.url for one in found] == ["http://example.com/", "http://example.com/next"]
-
-
-def test_the_oracle_reads_the_plain_form() -> None:
-    """The records these tests make odd are what warcio reads too."""
-    assert [record.content_stream().read() for record in ArchiveIterator(io.BytesIO(member(RECORD)))] == [BODY]

@@ -100,17 +100,6 @@ def test_a_truncated_file_says_so() -> None:
     assert [fault.offset for fault in faults_of(found)] == [last]
 
 
-def test_a_truncated_single_member_gives_what_came_through() -> None:
-    data = WHOLE["one member"]
-    found = list(warc.iter_records(data[: len(data) // 2], "s"))
-    records = records_of(found)
-    assert 5 < len(records) < 15
-    assert [record.url for record in records] == URLS[: len(records)]
-    assert all(record.flags == (flag.DAMAGED_MEMBER,) for record in records)
-    assert [fault.offset for fault in faults_of(found)] == [0]
-    assert isinstance(found[-1], DataFault)
-
-
 def test_a_lone_record_in_a_member_with_a_wrong_checksum_needs_its_digest() -> None:
     sound = bytearray(builders.member(RECORDS[1]))
     sound[-8] ^= 1
@@ -121,12 +110,6 @@ def test_a_lone_record_in_a_member_with_a_wrong_checksum_needs_its_digest() -> N
     unsure = bytearray(builders.member(builders.response(BODIES[1], digest="md5:1")))
     unsure[-8] ^= 1
     assert [type(one) for one in warc.iter_records(bytes(unsure), "s")] == [DataFault]
-
-
-def test_garbage_between_and_behind_members() -> None:
-    parts = [builders.member(record) for record in RECORDS[:3]]
-    data = b"junk".join(parts) + b"junk"
-    assert urls(data) == (URLS[:3], [len(parts[0]), len(parts[0]) + 4 + len(parts[1]), len(data) - 4])
 
 
 def test_empty_members_are_passed_over_but_nothing_else_is_no_file() -> None:
@@ -167,36 +150,6 @@ def test_a_length_that_lies_costs_only_its_own_record(error: int, packed: bool) 
     assert len(faults_of(found)) == 1
     assert all(flag.BYTES_AFTER_RECORD in record.flags for record in lies)
     assert bool(lies) == (error < 0)
-
-
-def test_a_record_larger_than_the_bound_is_passed_over_without_looking_inside() -> None:
-    nested = builders.response(b"".join(RECORDS[:5]) * 20, url="http://example.com/nested")
-    data = b"".join((RECORDS[0], nested, RECORDS[1]))
-    assert urls(data, limit=100_000) == (URLS[:2], [len(RECORDS[0])])
-
-
-def test_a_record_that_runs_past_the_bound_and_the_file_does_not_swallow_the_rest() -> None:
-    lie = builders.response(BODIES[3], url="http://example.com/lie", length=10**9)
-    data = b"".join((RECORDS[0], lie, RECORDS[1]))
-    for source in (data, Slow(data), gzip.compress(data, mtime=0)):
-        found = list(warc.iter_records(source, "s", limit=50_000))
-        assert [record.url for record in records_of(found)] == URLS[:2]
-        assert len(faults_of(found)) == 1
-
-
-def test_faults_name_the_place_inside_a_shared_member() -> None:
-    data = gzip.compress(RECORDS[0] + b"junk and no record" + RECORDS[1], mtime=0)
-    (fault,) = faults_of(warc.iter_records(b"\x1f\x8b\x08bad" + data, "s"))[1:]
-    assert fault.offset == 6
-    assert fault.reason.endswith(f"{len(RECORDS[0])} bytes into the gzip member")
-
-
-def test_a_stream_is_read_from_where_it_stands() -> None:
-    stream = io.BytesIO(b"x" * 100 + WHOLE["by record"])
-    stream.seek(100)
-    found = next(warc.iter_located(stream, "s"))
-    assert isinstance(found, StoredRecord)
-    assert found.offset == 100
 
 
 def test_a_missing_file_is_no_data_fault(tmp_path: Path) -> None:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 from datetime import UTC, datetime
 
 import pytest
 from fastwarc.warc import ArchiveIterator as FastIterator
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
-from warcio.statusandheaders import StatusAndHeaders
-from warcio.warcwriter import WARCWriter
 
 from cc_pipeline.archive import arc, warc, writing
 from cc_pipeline.archive.record import ArchivedRecord
@@ -56,11 +51,6 @@ def test_an_arc_record_as_warc() -> None:
     assert ("WARC-Source-URI", "a.arc.gz") in record.record_headers
 
 
-def test_a_body_that_really_is_encoded_keeps_its_header() -> None:
-    record = converted(HEAD + gzip.compress(b"text", mtime=0))
-    assert ("Content-Encoding", "gzip") in record.http_headers
-
-
 def test_what_is_no_http() -> None:
     dns = converted(b"20120208\nexample.com. 1 IN A 192.0.2.1", url="dns:example.com", mime="text/dns")
     assert (dns.record_type, dns.declared_mime) == ("response", "text/dns")
@@ -96,31 +86,6 @@ def test_warcinfo_and_the_same_bytes_every_time() -> None:
     assert (record.record_type, record.fetch_time, record.flags) == ("warcinfo", WHEN, ())
     assert record.payload == b"software: cc-pipeline 1\r\nnote: two lines\r\n"
     assert ("WARC-Filename", "x.warc.gz") in record.record_headers
-
-
-FIELDS = st.lists(
-    st.tuples(st.from_regex(r"[A-Za-z][A-Za-z-]{0,10}", fullmatch=True), st.from_regex(r"[!-~]{0,20}", fullmatch=True)),
-    max_size=6,
-)
-
-
-@settings(max_examples=40)
-@given(
-    st.lists(st.tuples(FIELDS, st.binary(max_size=500), st.integers(200, 599)), min_size=1, max_size=6), st.booleans()
-)
-def test_what_warcio_writes(parts: list[tuple[list[tuple[str, str]], bytes, int]], gzipped: bool) -> None:
-    stream = io.BytesIO()
-    writer = WARCWriter(stream, gzip=gzipped)
-    for number, (fields, body, status) in enumerate(parts):
-        http = StatusAndHeaders(f"{status} X", fields, protocol="HTTP/1.1")
-        url = f"http://example.com/{number}"
-        writer.write_record(writer.create_warc_record(url, "response", payload=io.BytesIO(body), http_headers=http))
-    found = list(warc.iter_records(stream.getvalue(), "w"))
-    assert len(found) == len(parts)
-    for number, (record, (fields, body, status)) in enumerate(zip(records_of(found), parts, strict=True)):
-        assert record.url == f"http://example.com/{number}"
-        assert (record.http_status, record.http_headers, record.payload) == (status, tuple(fields), body)
-        assert record.flags == ()
 
 
 @needs_corpus

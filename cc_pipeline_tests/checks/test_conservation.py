@@ -5,18 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import duckdb
-import pyarrow as pa
 import pytest
 
 from cc_pipeline.checks.conservation import conservation_verdict, count_balance, find_slices_to_remake
 from cc_pipeline.checks.doctor import examine
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.checks.scope import Scope
-from cc_pipeline.checks.tables import missing_captures_verdict
-from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.lake import Lake
@@ -24,7 +19,7 @@ from cc_pipeline.lake.slice import FETCH, HARVEST, LOCATE, MANIFEST, PAGE_TABLES
 from cc_pipeline.lake.slices import empty_slices, invalidate_slices
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.checks.changed_slices import double_rows, lose_rows, recommit, without_the_first
-from cc_pipeline_tests.world import NEW, OLD, Bucket, extract, harvest, publish, workspace_of
+from cc_pipeline_tests.world import NEW, OLD, Bucket, extract, harvest, workspace_of
 
 SITE, OTHER = "example.com", "example.org"
 MINE, KEY = Slice(NEW, SITE), f"{NEW}|{SITE}"
@@ -103,11 +98,6 @@ def test_rows_that_vanish_from_a_file_or_are_there_twice_are_an_error(
     assert remade == {stage: [MINE] for stage in later}
 
 
-def test_an_incomplete_catalog_is_to_be_harvested_again(home: Workspace) -> None:
-    lose_rows(home.lake, "row_groups", Slice(NEW))
-    assert find_slices_to_remake(count_balance(home)) == {HARVEST: [Slice(NEW)]}
-
-
 def test_each_incomplete_stage_of_a_slice_is_made_again(home: Workspace) -> None:
     for table in ("captures", "page_text", "index_manifest", "row_groups"):
         lose_rows(home.lake, table, MINE if STAGE_OF.get(table) else Slice(NEW))
@@ -133,45 +123,3 @@ def test_pages_that_were_taken_away_are_to_be_parsed(home: Workspace) -> None:
     empty_slices(home.lake, PARSE, [MINE])
     assert conservation_verdict(home, Scope()).passed, "it is as if it was never parsed"
     assert KEY in balance_finding(home).text
-
-
-@pytest.mark.process
-def test_captures_of_several_targets_are_counted_once_as_sql_does(home: Workspace) -> None:
-    """Also where the targets say different things of one capture: a fetched record counts before another."""
-    counts = (
-        "SELECT count(*), count(*) FILTER (outcome = 'fetched'), count(*) FILTER (outcome = 'pending'), "
-        "count(*) FILTER (outcome = 'fetched' AND digest_check = 'mismatch') FROM ledger"
-    )
-
-    def compare() -> tuple[Any, ...]:
-        publish(home)
-        found = missing_captures_verdict(home.lake).metrics
-        with duckdb.connect(str(home.settings.published_path), read_only=True) as connection:
-            row = connection.execute(counts).fetchall()[0]
-        names = ("planned", "pending", "payloads other than indexed")
-        assert tuple(found[name] for name in names) == (row[0], *row[2:])
-        assert int(found["planned"]) - int(found["pending"]) - int(found["lost"]) == row[1]
-        return row
-
-    def change(rows: pa.Table, number: int) -> pa.Table:
-        changed = rows.to_pylist()
-        for place, row in enumerate(changed):
-            if place % (number + 2) == 0:
-                row |= {"outcome": "lost" if place % 4 == 0 else "pending", "reason": "not_found"}
-            elif place % 5 == 0:
-                row["digest_check"] = "mismatch"
-        return pa.Table.from_pylist(changed, rows.schema)
-
-    planned, fetched, *_ = compare()
-    assert home.lake.read("records").num_rows > planned == fetched
-    for number, text in enumerate((HOST, SITE, WHOLE)):
-        slice_ = Slice(NEW, parse_target(text).slug)
-        recommit(
-            home.lake, FETCH, slice_, {"records": lambda rows, number=number: change(rows, number)}, {"pending": 1}
-        )
-    told = compare()
-    assert told[0] == planned
-    assert 0 < told[1] < planned
-    assert told[2] and told[3]
-    [said] = [one for one in examine(home.settings) if one.topic == "records" and "are not fetched" in one.text]
-    assert f"of {planned:,} captures" in said.text

@@ -12,7 +12,7 @@ from cc_pipeline.checks.source_probe import find_rate, probe_source
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.frontmanners import CLOUDFRONT, Manners
+from cc_pipeline_tests.frontmanners import CLOUDFRONT
 from cc_pipeline_tests.world import Bucket, closed_port
 
 #: As the front, but for the time it takes.
@@ -59,21 +59,6 @@ def test_what_a_run_would_meet_is_named_and_nothing_else(
 ) -> None:
     with FaultServer(bucket[0], rules=rules) as server:
         assert levels(look(server.url, tmp_path), "bad") == bad
-
-
-def test_a_file_that_nothing_tells_from_another_is_said(bucket: Bucket, tmp_path: Path) -> None:
-    with FaultServer(bucket[0], manners=Manners(etags="none")) as server:
-        assert "no ETag" in look(server.url, tmp_path)["footer"][1]
-
-
-def test_the_rate_is_kept_in_the_budget_of_the_home(bucket: Bucket, tmp_path: Path) -> None:
-    with FaultServer(bucket[0]) as server:
-        settings = load_settings({}, source=server.url, home=str(tmp_path / "home"), rate=20.0)
-        list(probe_source(settings))
-        moments = sorted(hit.at for hit in server.hits)
-    # a late request takes up to a tenth of a second of its successors' time
-    assert moments[-1] - moments[0] >= (len(moments) - 1) / (20 * 1.05) - 0.1
-    assert {path.name.partition("-")[0] for path in settings.home.iterdir()} == {"budget.sqlite", "budget.slots"}
 
 
 def test_a_public_source_is_asked_once_a_second_at_most(tmp_path: Path) -> None:

@@ -13,10 +13,8 @@ from cc_pipeline.checks.doctor import examine
 from cc_pipeline.checks.outputs import (
     publication_verdict,
     published_verdict,
-    refuse_unpublished,
 )
 from cc_pipeline.checks.scope import Scope
-from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.compaction import Bounds, compact
 from cc_pipeline.lake.vacuum import vacuum
 from cc_pipeline.maintenance.purge import drop_subset
@@ -85,22 +83,6 @@ def test_a_restored_lake_is_published_again_though_its_versions_are_the_same(
     assert published_verdict(restored, Scope()).passed
 
 
-@pytest.mark.process
-def test_another_homes_file_is_not_taken_for_the_own(
-    bucket: Bucket, reopened: Callable[..., Workspace], tmp_path: Path
-) -> None:
-    other = workspace_of(bucket[0], tmp_path / "other", publish="copy")
-    harvest(other)
-    extract(other, OTHER)
-    publish(other)
-    mine = reopened(publish="copy")
-    publish(mine)
-    assert doctor(mine)[0] == "ok"
-    shutil.copyfile(other.settings.published_path, mine.settings.published_path)
-    level, text = doctor(mine)
-    assert (level, "is out of date: tables changed since it was written" in text) == ("bad", True)
-
-
 def _half(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
@@ -120,8 +102,7 @@ def test_a_file_that_cannot_be_read_is_a_finding_and_the_next_publication_mends_
         harm(workspace.settings.published_path)
         level, text = doctor(workspace)
         assert (level, "cc.duckdb" in text) == ("bad", True)
-        with pytest.raises(EnvironmentFault):
-            refuse_unpublished(workspace)
+        assert publication_verdict(workspace).severity == "error"
         publish(workspace)
         assert doctor(workspace)[0] == "ok"
 
@@ -146,11 +127,9 @@ def test_what_was_committed_after_a_publication_is_a_finding_and_a_harvest_a_not
     level, text = doctor(workspace)
     assert (level, "slices" in text) == ("bad", True)
     # what others committed while a run published is not that run's failure
-    refuse_unpublished(workspace, before)
-    with pytest.raises(
-        EnvironmentFault, match=r"cc\.duckdb is out of date: tables changed since it was written: slices"
-    ):
-        refuse_unpublished(workspace, find_publication_lag(workspace))
+    assert publication_verdict(workspace, before).severity != "error"
+    verdict = publication_verdict(workspace, find_publication_lag(workspace))
+    assert "cc.duckdb is out of date: tables changed since it was written: slices" in verdict.message
     publish(workspace)
     assert doctor(workspace)[0] == "ok"
     assert publication_verdict(workspace).passed
@@ -167,17 +146,6 @@ def test_what_maintenance_deletes_afterwards_is_no_change(reopened: Callable[...
     assert lake.version("captures") > before, "the library notes in the log what it deletes"
     assert (find_publication_lag(workspace), doctor(workspace)[0]) == (None, "ok")
     assert published_verdict(workspace, Scope()).passed
-
-
-def test_a_published_file_of_rows_that_is_missing_is_an_error_without_a_newer_commit(
-    reopened: Callable[..., Workspace],
-) -> None:
-    workspace = reopened()
-    publish(workspace)
-    for address in workspace.lake.pin("page_links").files:
-        Path(address).unlink()
-    assert find_publication_lag(workspace) is None
-    assert publication_verdict(workspace).severity == "error"
 
 
 def test_rows_of_slices_that_a_purge_hides_are_not_missed(reopened: Callable[..., Workspace]) -> None:

@@ -7,24 +7,17 @@ import shutil
 import time
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from cc_pipeline.checks import asset_checks, outputs
-from cc_pipeline.checks import tables as inputs
-from cc_pipeline.checks.conservation import conservation_verdict
-from cc_pipeline.checks.scope import CheckResult, Scope
-from cc_pipeline.harvesting.crawls import commit_crawls
-from cc_pipeline.lake.slice import FETCH, MANIFEST, Slice
-from cc_pipeline.lake.slices import commit_stage
+from cc_pipeline.checks.scope import Scope
+from cc_pipeline.checks.tables import missing_captures_verdict
+from cc_pipeline.lake.slice import FETCH, Slice
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.checks.changed_slices import recommit
 from cc_pipeline_tests.world import (
     NEW,
-    OLD,
     Bucket,
-    announce,
     copy_of,
     extract,
     harvest,
@@ -50,35 +43,12 @@ def home(bucket: Bucket, sound: Path, tmp_path: Path) -> Workspace:
     return workspace_of(bucket[0], shutil.copytree(sound, tmp_path / "home"))
 
 
-def rows_of(workspace: Workspace, table: str) -> pa.Table:
-    return workspace.lake.read(table, MINE.where)
-
-
-def looks() -> list[Scope]:
-    return [Scope(), Scope([MINE, Slice(NEW, OTHER)])]
-
-
-def broken(verdict: CheckResult, severity: str = "error", wrong: tuple[str, ...] = (KEY,)) -> CheckResult:
-    assert (verdict.severity, tuple(sorted(set(verdict.wrong)))) == (severity, wrong), verdict
-    for key in wrong:
-        assert key in verdict.message
-    return verdict
-
-
-def test_a_sound_home_is_sound(home: Workspace) -> None:
-    for look in looks():
-        for verdict in (
-            conservation_verdict,
-            asset_checks.stored_files.verdict,
-        ):
-            found = verdict(home, scope=look)
-            assert found.passed, found
-
-
 def test_lost_bytes_of_stored_records_are_an_error(home: Workspace) -> None:
+    for look in (Scope(), Scope([MINE, Slice(NEW, OTHER)])):
+        assert asset_checks.stored_files.verdict(home, look).passed
     for path in (home.settings.home / "lake" / "records" / NEW).glob("*.warc.gz"):
         path.unlink()
-    count = rows_of(home, "records").num_rows
+    count = home.lake.read("records", MINE.where).num_rows
     found = asset_checks.stored_files.verdict(home, Scope([MINE]))
     assert (found.severity, found.wrong, found.metrics["lost records"]) == ("error", (KEY,), count)
     assert f"{count:,} in {NEW} of {SITE}" in found.message
@@ -94,7 +64,7 @@ def test_index_files_that_could_not_be_read_are_counted_and_what_was_located_ove
     replace_file(bad, b"no parquet at all")
     workspace = workspace_of(root, tmp_path / "home", index="parquet", max_index_gaps=1.0)
     harvest(workspace)
-    found = inputs.index_verdict(workspace, "coverage", Scope())
+    found = asset_checks.coverage.verdict(workspace, Scope())
     assert (found.passed, found.message) == (
         False,
         f"{NEW}: of 2 index files, 1 could not be read and 0 were not harvested, so lookups may miss captures",
@@ -122,51 +92,9 @@ def test_what_did_not_come_is_a_warning_or_an_error_by_its_share(
     for slice_ in (MINE, Slice(NEW, OTHER)):
         note = {"planned": 1000, "fetched": fetched, "pending": pending, "reason": "busy"}
         recommit(home.lake, FETCH, slice_, {}, note)
-    found = inputs.missing_captures_verdict(home.lake)
+    found = missing_captures_verdict(home.lake)
     assert (found.severity, found.metrics["planned"]) == (severity, 2000)
     assert (f"{KEY}: {pending} of 1,000, busy" in found.message) == (pending > 0)
-
-
-def test_a_path_list_is_held_against_the_catalog(home: Workspace) -> None:
-    look = Scope([Slice(NEW)])
-    assert inputs.manifest_verdict(home, Scope()).passed
-    listed = home.lake.read("index_manifest", {"crawl": NEW})
-
-    def commit(rows: pa.Table) -> None:
-        commit_stage(home.lake, MANIFEST, {Slice(NEW): {}}, {"index_manifest": rows.to_batches()})
-
-    # other subsets were not harvested, so their files are expected by nobody
-    pages = listed.filter(pc.equal(listed["subset"], "warc"))
-    commit(pages)
-    assert inputs.manifest_verdict(home, look).passed
-    commit(pages.slice(1))
-    broken(inputs.manifest_verdict(home, look), "warn", (NEW,))
-    commit(pa.concat_tables([listed, listed.slice(0, 1)]))
-    broken(inputs.manifest_verdict(home, look), "error", (NEW,))
-    assert inputs.manifest_verdict(home, Scope([Slice(OLD)])).passed
-
-
-def test_footers_that_are_gone_are_missed(home: Workspace) -> None:
-    assert inputs.footers_verdict(home, Scope()).passed
-    for path in (home.settings.footers_path / NEW).iterdir():
-        path.unlink()
-    broken(inputs.footers_verdict(home, Scope()), "warn", (NEW,))
-
-
-def test_a_list_of_crawls_that_is_another_is_a_warning(bucket: Bucket, tmp_path: Path) -> None:
-    root = copy_of(bucket[0], tmp_path / "bucket")
-    workspace = workspace_of(root, tmp_path / "home")
-    assert asset_checks.crawl_list_current.verdict(workspace, Scope()).passed
-    commit_crawls(workspace)
-    assert asset_checks.crawl_list_current.verdict(workspace, Scope()).passed
-    announce(root)
-    found = asset_checks.crawl_list_current.verdict(workspace_of(root, tmp_path / "home"), Scope())
-    assert found.severity == "warn"
-    assert "CC-MAIN-2024-26" in found.message
-    (root / "collinfo.json").unlink()
-    found = asset_checks.crawl_list_current.verdict(workspace_of(root, tmp_path / "home"), Scope())
-    assert found.severity == "warn"
-    assert "copy" in found.message
 
 
 def test_the_published_file_is_held_against_the_lake(home: Workspace) -> None:

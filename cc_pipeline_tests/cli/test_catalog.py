@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,12 +47,6 @@ def test_without_a_catalog_the_way_to_one_is_named(cli: Cli, tmp_path: Path) -> 
 def test_doctor_shows_who_refuses_and_lets_a_person_try_again(cli: Cli, world: World, tmp_path: Path) -> None:
     settings = load_settings({}, source=str(world.bucket), home=str(tmp_path))
     assert [finding.level for finding in budget_findings(settings)] == ["ok"]
-    shared = load_settings(
-        {"CC_PIPELINE_RATE_SHARES": "4", "CC_PIPELINE_RATE": "10"}, source=str(world.bucket), home=tmp_path
-    )
-    share = next(iter(budget_findings(shared)))
-    assert (share.level, "2.5 requests/s and 32 at the same time here" in share.text) == ("ok", True)
-    assert next(iter(budget_findings(replace(shared, rate_shares=200)))).level == "note"
     HostFile(settings.budget_path, "data.example.org", SourceLimits(10.0, 8)).close()
     assert (
         "10 requests/s, at most 8 at the same time"

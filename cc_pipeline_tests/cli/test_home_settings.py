@@ -17,7 +17,7 @@ from cc_pipeline_tests.cli.conftest import NEW, Cli, World
 
 pytestmark = pytest.mark.xdist_group("cli homes")
 
-EXTRACTOR = "CC_PIPELINE_EXTRACTOR"
+MARKDOWN = "CC_PIPELINE_MARKDOWN"
 
 
 @pytest.fixture
@@ -41,9 +41,9 @@ def run(cli: Cli, world: World, home: Path, *more: str) -> tuple[int, str, str]:
 def test_a_choice_is_noted_with_the_first_pages_and_stays(
     cli: Cli, world: World, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert chosen(home) == {"extractor": "fast", "markdown": False, "digest_policy": "record"}
+    assert chosen(home) == {"markdown": False, "digest_policy": "record"}
     pages = open_lake(load_settings({}, home=str(home))).pin("page_metadata").rows
-    monkeypatch.setenv(EXTRACTOR, "quality")
+    monkeypatch.setenv(MARKDOWN, "yes")
     before = (home / "home.json").read_bytes()
     status, _, err = run(cli, world, home)
     # nobody can be asked here, so nothing is parsed again by the way
@@ -51,12 +51,12 @@ def test_a_choice_is_noted_with_the_first_pages_and_stays(
     assert f"would parse its pages again ({pages:,} pages in all)" in " ".join(err.split())
     assert (home / "home.json").read_bytes() == before
     assert run(cli, world, home, "--yes")[:2] == (0, "updated")
-    assert chosen(home)["extractor"] == "quality"
+    assert chosen(home)["markdown"] is True
     # a run that forgets the variable, or has another one, undoes nothing
-    assert load_settings({}, home=str(home)).extractor == "quality"
+    assert load_settings({}, home=str(home)).markdown
     # whatever starts a run, the UI too, reads its settings here
-    assert load_settings({EXTRACTOR: "fast"}, home=str(home)).extractor == "quality"
-    assert load_settings({}, home=str(home), extractor="auto").extractor == "auto"
+    assert load_settings({MARKDOWN: "no"}, home=str(home)).markdown
+    assert not load_settings({}, home=str(home), markdown=False).markdown
 
 
 def test_the_command_shows_settings_and_changes_what_the_home_has(
@@ -71,7 +71,7 @@ def test_the_command_shows_settings_and_changes_what_the_home_has(
     shown = {line.split()[0]: line for line in said.out.splitlines()}
     assert shown["home"].split() == ["home", str(home), "--home"]
     assert shown["source"].endswith("the home")
-    assert shown["extractor"].split() == ["extractor", "fast", "the", "home"]
+    assert shown["digest_policy"].split() == ["digest_policy", "record", "the", "home"]
     assert shown["markdown"].split() == ["markdown", "no", "the", "home"]
     assert shown["workers"].split() == ["workers", "2", "CC_PIPELINE_WORKERS"]
     assert not {"source_access", "collinfo_access", "webhook"} & set(shown)
@@ -87,10 +87,10 @@ def test_the_command_shows_settings_and_changes_what_the_home_has(
     assert chosen(home)["markdown"] is False
     assert cli("settings", "markdown=yes", "--yes", "--home", home).status == 0
     assert chosen(home)["markdown"] is True
-    assert "did you mean extractor" in cli("settings", "extracter=quality", "--home", home).told
-    for wrong in ("extractor=best", "rate=5", "extractor", "="):
+    assert "did you mean markdown" in cli("settings", "markdwon=yes", "--home", home).told
+    for wrong in ("digest_policy=best", "rate=5", "markdown", "="):
         assert cli("settings", wrong, "--yes", "--home", home).status == 1
-    assert chosen(home) == {"extractor": "fast", "markdown": True, "digest_policy": "record"}
+    assert chosen(home) == {"markdown": True, "digest_policy": "record"}
 
 
 def test_a_home_whose_source_has_moved_is_told_its_new_address(cli: Cli, world: World, home: Path) -> None:
@@ -111,17 +111,17 @@ def test_a_home_whose_source_has_moved_is_told_its_new_address(cli: Cli, world: 
 def test_a_home_without_pages_takes_what_it_is_told(tmp_path: Path) -> None:
     write_note(tmp_path, HomeNote("s3://bucket"))
     assert chosen(tmp_path) == {}
-    assert load_settings({EXTRACTOR: "quality"}, home=str(tmp_path)).extractor == "quality"
-    note_choices(tmp_path, {"extractor": "quality", "markdown": True})
-    note_choices(tmp_path, {"extractor": "fast", "digest_policy": "fail"})
-    assert chosen(tmp_path) == {"extractor": "quality", "markdown": True, "digest_policy": "fail"}
+    assert load_settings({MARKDOWN: "yes"}, home=str(tmp_path)).markdown
+    note_choices(tmp_path, {"markdown": True})
+    note_choices(tmp_path, {"markdown": False, "digest_policy": "fail"})
+    assert chosen(tmp_path) == {"markdown": True, "digest_policy": "fail"}
     # a note that somebody has edited
     noted = json.loads((tmp_path / "home.json").read_text("utf-8"))
-    noted["settings"] = {"extractor": 5, "markdown": True, "more": "x"}
+    noted["settings"] = {"digest_policy": 5, "markdown": True, "more": "x"}
     (tmp_path / "home.json").write_text(json.dumps(noted), "utf-8")
     assert chosen(tmp_path) == {"markdown": True, "more": "x"}
-    assert load_settings({}, home=str(tmp_path)).extractor == "fast"
-    note_choices(tmp_path / "no home", {"extractor": "fast"})
+    assert load_settings({}, home=str(tmp_path)).digest_policy == "record"
+    note_choices(tmp_path / "no home", {"markdown": False})
 
 
 def test_checks_make_no_home_of_a_folder_and_pass_for_none(cli: Cli, world: World, tmp_path: Path) -> None:

@@ -71,16 +71,15 @@ def test_nothing_that_is_handed_on_names_a_path_of_the_home(cli: Cli, rich: Path
     wide = ("--home", rich, "--creator", "A lab")
     said = [
         cli("export", site, "-t", "page_text", "--format", "parquet", "--out", out / "corpus", *wide),
-        cli("export", "--folder", out / "corpus", "--out", out / "again.jsonl", *wide),
         cli("export", site, "--format", "parquet", "--out", out / "tables", *wide),
         cli("export", site, "--out", out / "all.duckdb", *wide),
         cli("export", site, "-t", "captures", "--out", out / "captures.csv", *wide),
         cli("export", "-q", "SELECT url, outcome, stored_file FROM records", "--out", out / "records.jsonl", *wide),
         cli("export", site, "-c", ARC, "--out", out / "records.wacz", *wide),
     ]
-    assert [one.status for one in said] == [0] * 7, said
+    assert [one.status for one in said] == [0] * 6, said
     papers = {path.name for path in out.rglob("*")}
-    for made in ("all.duckdb", "captures.csv", "records.jsonl", "again.jsonl", "records.wacz"):
+    for made in ("all.duckdb", "captures.csv", "records.jsonl", "records.wacz"):
         assert {f"{made}.targets.csv", f"{made}.provenance.json"} <= papers
     assert all((out / made / "targets.csv").exists() for made in ("corpus", "tables"))
     seen = 0
@@ -89,11 +88,3 @@ def test_nothing_that_is_handed_on_names_a_path_of_the_home(cli: Cli, rich: Path
         for place in (rich, tmp_path, world.bucket):
             assert str(place).encode() not in data, path
     assert seen > 30
-    # what is made of an export says what that was made of
-    first, again = (
-        json.loads((out / name).read_text("utf-8"))
-        for name in ("corpus/provenance.json", "again.jsonl.provenance.json")
-    )
-    for name in ("source", "crawls", "targets", "tables", "published_at"):
-        assert first[name] == again[name] and first[name]
-    assert again["asked"] == [*first["asked"], "folder: corpus"]

@@ -14,7 +14,7 @@ from cc_pipeline_tests.cli.conftest import NEW, World
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("cli homes")]
 
-#: What only writing to a bucket, the UI, or another extractor needs. Not here: pandas, which pyarrow loads by itself
+#: What only writing to a bucket or the UI needs. Not here: pandas, which pyarrow loads by itself
 #: where it is installed. Nobody needs it but tests.
 _RARE = {
     "s3fs",
@@ -23,7 +23,6 @@ _RARE = {
     "dagster_aws",
     "dagster_dg_cli",
     "boto3",
-    "trafilatura",
 }
 _REMOTE = {"aiohttp", "botocore"}
 _RUNS = {"dagster", "sqlalchemy", "pydantic", "alembic"}

@@ -85,7 +85,7 @@ def test_a_wacz_proves_itself_and_every_line_of_its_index_leads_to_its_record(wo
         assert {page["url"] for page in pages[1:]} <= urls and len(pages) > 10
         assert package["mainPageUrl"] in urls
     readme = wacz.with_name("example.wacz.README.md").read_text("utf-8")
-    assert f"{len(planned):,} captures were planned, {len(lines):,} are here; 1 lost" in readme
+    assert f"{len(planned):,} captures were planned, {len(lines):,} fetched; 1 lost" in readme
 
 
 def test_a_wacz_that_lacks_a_capture_says_so_with_its_status(cli: Cli, home: Path, tmp_path: Path) -> None:

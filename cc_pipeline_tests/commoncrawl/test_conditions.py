@@ -204,14 +204,6 @@ def test_null_and_empty_are_two_things() -> None:
     assert parse_condition("query is null").truth(captures({"url": None})).to_pylist() == [None]
 
 
-def test_a_value_rules_a_row_out_and_null_rules_out_none() -> None:
-    values = pa.array(["text/html", None, "image/png"])
-    for where in ("mime=text/html and charset is not null", "mime in (text/html, text/plain)", "mime like text/%"):
-        assert parse_condition(where).rules_out("content_mime_detected", values).to_pylist() == [False, False, True]
-    assert parse_condition("mime is null").rules_out("content_mime_detected", values).to_pylist() == [True, False, True]
-    assert not any(parse_condition("mime=a/b").rules_out("content_mime_type", values).to_pylist()), "the second counts"
-
-
 def test_what_the_index_does_not_say_is_asked_of_the_page() -> None:
     rows = [
         {"url": "a"},
@@ -293,10 +285,8 @@ def test_conditions_that_are_said_in_parts() -> None:
         ("status=200 and stat=1", r"at 'stat=1': there is no column stat \(did you mean status\?\)"),
         ("time=yesterday", "at 'yesterday': .*2018-05-01"),
         ("time>2018-13", "at '2018-13': .*2018-05-01"),
-        ("time = status", "at 'status': .*2018-05-01"),
         ("status='OK'", "at \"'OK'\": 'ok' is not an HTTP status"),
         ("length<1e3", "a number of bytes"),
-        ("length<2*3", "a number of bytes"),
         ("mime=html", "at 'html': .*text/html"),
         ("mime='text/html(|x'", "text/html"),
         ("lang in (deu, en)", "at 'en.*639-3"),
@@ -308,20 +298,14 @@ def test_conditions_that_are_said_in_parts() -> None:
             (text, "terms joined by and.*SQL")
             for text in (
                 "mime",
-                "",
                 "status=200 and",
-                "status=200 and  ",
                 "status=200 or lang=deu",
                 "not status=200",
-                "(status=200)",
                 "length between 1 and 2",
                 "lower(path)=a",
-                "200=status",
-                "mime=a/b b",
                 "status=200; DROP TABLE captures",
                 "path='a",
                 "path in ('a', b",
-                "path in ()",
                 "path in (" + "'" * 3000,
             )
         ),

@@ -7,8 +7,6 @@ import json
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.domains import HOST_COLUMNS, host_columns, is_icann_suffix, registered_domain
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMN_NAMES
@@ -102,9 +100,3 @@ def test_registered_domain(host: str, domain: str | None) -> None:
 def test_icann_suffixes() -> None:
     assert is_icann_suffix("co.uk") and is_icann_suffix("gov.uk")
     assert not is_icann_suffix("github.io") and not is_icann_suffix("example.com") and not is_icann_suffix("com")
-
-
-@given(st.text(max_size=50))
-def test_never_raises(text: str) -> None:
-    for url in (text, f"http://{text}", f"//{text}"):
-        assert tuple(host_columns(url)) == HOST_COLUMNS

@@ -73,12 +73,6 @@ def test_a_damaged_list_is_a_data_fault(data: bytes, reason: str) -> None:
     assert fault.value.source == "list.gz"
 
 
-def test_the_offset_of_a_wrong_line() -> None:
-    with pytest.raises(DataFault) as fault:
-        parse_path_list(gzip.compress(b"good\n../x\n", mtime=0))
-    assert fault.value.offset == 5
-
-
 @needs_corpus
 def test_the_lists_of_the_real_bucket_name_what_is_there() -> None:
     bucket = CORPUS / "realcrawl" / "bucket"
@@ -233,18 +227,6 @@ def test_a_list_of_many_odd_lines_is_none(odd: int, good: int, refused: bool) ->
     faults = [DataFault(DataKind.MALFORMED, "list", at, "is no key") for at in range(odd)]
     with pytest.raises(DataFault) if refused else contextlib.nullcontext():
         refuse_faulty_list(faults, good)
-
-
-def test_a_list_of_odd_lines_alone_is_left_early() -> None:
-    with pytest.raises(DataFault):
-        parse_path_list(gzip.compress(b"a//b\n" * 20_000), max_lines=1_000_000, faults=[])
-
-
-@given(st.binary(max_size=80))
-def test_no_bytes_escape_as_another_error(data: bytes) -> None:
-    for read in (parse_path_list, parse_valid_segments):
-        with contextlib.suppress(DataFault):
-            read(data)
 
 
 def test_the_segment_and_the_subset_of_archive_files() -> None:

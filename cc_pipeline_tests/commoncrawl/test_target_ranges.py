@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.domains import host_columns, registered_domain
-from cc_pipeline.commoncrawl.key_ranges import KeyRange, btree_key, merge_ranges, prefix_range
+from cc_pipeline.commoncrawl.key_ranges import KeyRange, btree_key, common_ranges, merge_ranges, prefix_range, range_set
 from cc_pipeline.commoncrawl.surt import KeyRule, surt_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
@@ -155,8 +156,32 @@ RANGE = st.tuples(st.binary(max_size=2), st.binary(max_size=2) | st.none()).map(
 def test_merging_changes_no_membership(parts: list[KeyRange], key: bytes) -> None:
     merged = merge_ranges(parts)
     assert any(key in one for one in parts) == any(key in one for one in merged)
+    assert all(one.end is None or one.start < one.end for one in merged)
     ends = [one.end for one in merged]
     assert all(end is not None and end < after.start for end, after in zip(ends, merged[1:], strict=False))
+
+
+KEYS = [b"", *(bytes(key) for length in (1, 2) for key in itertools.product(b"\0ab\xff", repeat=length))]
+SOME_KEY = st.sampled_from(KEYS)
+SOME_RANGES = st.lists(st.builds(KeyRange, SOME_KEY, SOME_KEY | st.none()), max_size=4)
+
+
+@given(SOME_RANGES, SOME_RANGES, st.tuples(SOME_KEY, SOME_KEY).map(sorted))
+def test_a_set_of_ranges_answers_as_its_keys(parts: list[KeyRange], others: list[KeyRange], block: list[bytes]) -> None:
+    low, high = block
+    ranges = range_set(parts)
+    assert range_set(ranges) is ranges and [*ranges] == [*merge_ranges(parts)]
+    for key in KEYS:
+        assert ranges.touches(key, key + b"\0") == any(key in part for part in parts)
+        common = common_ranges(parts, range_set(others))
+        assert any(key in each for each in common) == all(any(key in part for part in some) for some in (parts, others))
+    behind = [each for each in ranges if each.end is None or each.end > low]
+    assert [*ranges.near(low, high)] == [each for each in behind if each.start <= high]
+    assert [*ranges.near(low, None)] == behind
+    assert [*ranges.near(None, high)] == [each for each in ranges if each.start <= high]
+    assert ranges.meets(low, high) == any(each.start <= high for each in behind)
+    assert low == high or ranges.touches(low, high) == any(each.start < high for each in behind)
+    assert ranges.touches(low, None) == bool(behind)
 
 
 @given(st.binary(max_size=4), st.binary(max_size=5))

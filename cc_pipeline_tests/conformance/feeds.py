@@ -18,10 +18,9 @@ def _title(text: str) -> bytes:
     return _rss(f"<item><title>{text}</title></item><item><title>Next</title></item>")
 
 
-def _atom(entry: str, attributes: str = "", content_type: str = "application/atom+xml") -> bytes:
-    return answer(
-        f"<feed xmlns='http://www.w3.org/2005/Atom' {attributes}><title>N</title>{entry}</feed>", content_type
-    )
+def _atom(entry: str, attributes: str = "", *headers: str) -> bytes:
+    feed = f"<feed xmlns='http://www.w3.org/2005/Atom' {attributes}><title>N</title>{entry}</feed>"
+    return answer(feed, "application/atom+xml", *headers)
 
 
 _BASED = "<entry xml:base='When/201x/'><title>T</title><link href='Texas'/><id>1</id></entry>"
@@ -92,6 +91,15 @@ CASES = (
         "a base on top of a base",
         _atom(_BASED, "xml:base='http://other.example/ongoing/'"),
         item_links=["http://other.example/ongoing/When/201x/Texas"],
+    ),
+    *(
+        case(
+            "RFC 9110 8.7",
+            f"Content-Location is the base of a feed without one: {base!r}",
+            _atom("<entry><link href='x'/></entry>", base, "Content-Location: /c/"),
+            item_links=[right],
+        )
+        for base, right in (("", f"{_SITE}/c/x"), ("xml:base='http://a.example/'", "http://a.example/x"))
     ),
     case(
         "davorg-cpan/xml-feed#45",

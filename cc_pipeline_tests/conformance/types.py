@@ -30,20 +30,13 @@ CASES = (
         )
         for value in (None, "", "*/*", "unknown/unknown", "text", "text/", "None")
     ),
-    case(
-        "postmodern/spidr#32",
-        "a program's type, where the archive found HTML",
-        answer(_HTML, "application/x-httpd-php"),
-        fields=_FOUND,
-        title="Harbour",
-        flags=["type_mismatch"],
-    ),
-    case(
-        "MIME Sniffing 7",
-        "a page as application/octet-stream",
-        answer(_HTML, "application/octet-stream"),
-        fields=_FOUND,
-        title="Harbour",
+    *(
+        case(report, value, answer(_HTML, value), fields=_FOUND, title="Harbour", flags=["type_mismatch"])
+        for report, value in (
+            ("postmodern/spidr#32", "application/x-httpd-php"),
+            ("MIME Sniffing 7", "application/octet-stream"),
+            ("MIME Sniffing 7", "text/plain"),
+        )
     ),
     case(
         "RFC 9110 8.3.1",

@@ -1,16 +1,13 @@
-"""The code location of the tests with real processes: that of cc_pipeline and an asset of somebody else behind it, in
-which those partitions fail that the file ``BAD_PARTITIONS`` names. Importing it changes ``extraction.run``."""
+"""The code location of the tests with real processes: that of cc_pipeline, in which those partitions fail that the file
+``BAD_PARTITIONS`` names, and those wait that ``HELD_PARTITIONS`` names. Importing it changes ``extraction.run``."""
 
 import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import dagster as dg
-
 import cc_pipeline.extraction.run as stages
 from cc_pipeline import definitions
-from cc_pipeline.defs.home_namespace import OWN_HOME
 from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.workspace.workspace import Workspace
@@ -32,9 +29,4 @@ def _locate_or_fail(workspace: Workspace, crawl: str, slugs: Sequence[str], **gi
 stages.locate_captures = _locate_or_fail
 
 
-@dg.asset(deps=["page_text"], partitions_def=OWN_HOME.pairs)
-def words(context: dg.AssetExecutionContext) -> None:
-    """An asset behind the tables, with a run for each partition."""
-
-
-defs = dg.Definitions.merge(definitions.defs(), dg.Definitions(assets=[words]))
+defs = definitions.defs()

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import dagster as dg
 import pytest
@@ -27,14 +24,7 @@ from cc_pipeline.defs.stage_runner import StageRunner
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.browser import Tab, browsing, needs_browser
-from cc_pipeline_tests.defs.test_dagster_process import (
-    BIN,
-    PATIENCE_SECONDS,
-    REPOSITORY,
-    Server,
-    environment,
-    serving,
-)
+from cc_pipeline_tests.defs.test_dagster_process import BIN, REPOSITORY, Server, environment, serving
 from cc_pipeline_tests.ports import free_port
 from cc_pipeline_tests.world import NEW, Bucket
 
@@ -107,8 +97,9 @@ def test_a_partition_is_materialized_by_clicking(bucket: Bucket, ui: Ui) -> None
 
 
 def test_text_of_a_stranger_is_shown_as_text_and_loads_nothing(ui: Ui) -> None:
-    requested: list[str] = []
-    with listening(requested) as place, ui.browse() as tab:
+    place, requested = f"http://127.0.0.1:{free_port()}", list[str]()
+    with ui.browse() as tab:
+        tab.page.on("request", lambda request: requested.append(request.url))
         run = tell_what_a_stranger_wrote(ui, place)
         for path, text in {
             f"/assets/page_text?{PARTITION}": "notes",
@@ -119,11 +110,11 @@ def test_text_of_a_stranger_is_shown_as_text_and_loads_nothing(ui: Ui) -> None:
             tab.open(path, text)
             tab.page.wait_for_load_state("networkidle")
             assert "![x](" in tab.reads(), path
-        assert not requested
+        assert requested and not [url for url in requested if url.startswith(place)]
         # and it would be seen: the same as Markdown, as one of us may write it
         ui.record(dg.AssetMaterialization("page_text", metadata={"ours": dg.MetadataValue.md(f"![x]({place}/ours)")}))
-        tab.open("/assets/page_text", "ours")
-        wait_until(lambda: "/ours" in requested)
+        with tab.page.expect_request(f"{place}/ours"):
+            tab.open("/assets/page_text", "ours")
 
 
 def tell_what_a_stranger_wrote(ui: Ui, place: str) -> str:
@@ -141,31 +132,3 @@ def tell_what_a_stranger_wrote(ui: Ui, place: str) -> str:
     ui.record(dg.AssetCheckEvaluation(dg.AssetKey("page_metadata"), "no_failed_partitions", False, description=reason))
     assert ui.server.wait_for(run) == "FAILURE"
     return run
-
-
-@contextmanager
-def listening(requested: list[str]) -> Iterator[str]:
-    """A server of this machine that notes which paths are ``requested``; its address."""
-
-    class Noting(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            requested.append(self.path)
-            self.send_response(404)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Noting) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

@@ -10,7 +10,6 @@ import pytest
 
 from cc_pipeline.checks.asset_checks import every_file_is_indexed
 from cc_pipeline.checks.scope import Scope
-from cc_pipeline.definitions import defs
 from cc_pipeline.defs.stage_runner import StageRunner
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.defs.graph import execute, failure_of
@@ -64,10 +63,3 @@ def test_the_check_counts_what_is_missing_and_what_could_not_be_read(workspace: 
         runner.build_index(MONTH)
     damaged = every_file_is_indexed.verdict(workspace, EVERYTHING)
     assert damaged.severity == "warn" and "1 byte range of" in damaged.message
-
-
-def test_it_lies_between_the_source_and_the_footers() -> None:
-    graph = defs().resolve_asset_graph()
-    built = dg.AssetKey("built_index")
-    assert {key.path[-1] for key in graph.get(built).parent_keys} == {"archives", "path_lists"}
-    assert {key.path[-1] for key in graph.get(built).child_keys} == {"index_footers"}

@@ -10,10 +10,10 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -30,6 +30,7 @@ BIN = Path(sys.executable).parent
 LOCATION = {"repositoryLocationName": "cc_pipeline", "repositoryName": "__repository__"}
 #: Waiting ends here on the slowest machine; nothing waits longer than what it waits for.
 PATIENCE_SECONDS = 480
+Answer = TypeVar("Answer")
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +56,18 @@ def environment(source: Path, folder: Path) -> dict[str, str]:
     return kept | {"CC_PIPELINE_SOURCE": str(source), "PYTHONPATH": str(REPOSITORY), "NO_COLOR": "1", "COLUMNS": "200"}
 
 
+def wait_for_answer(ask: Callable[[], Answer | None], what: str = "it does not end") -> Answer:
+    """Asks until there is an answer, and gives it."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        # a busy machine's webserver may not take every connection
+        with suppress(urllib.error.URLError, ConnectionError, TimeoutError):
+            if answer := ask():
+                return answer
+        time.sleep(0.3)
+    raise AssertionError(what)
+
+
 class Server:
     """A running webserver and daemon."""
 
@@ -76,104 +89,86 @@ class Server:
         assert "errors" not in read, read["errors"]
         return read["data"]
 
+    def change(self, types: str, call: str, fields: str = "", **variables: Any) -> dict[str, Any]:
+        """Calls a mutation, as a button of the UI does; its answer."""
+        question = f"mutation ({types}) {{ {call} {{ __typename {fields} ... on PythonError {{ message }} }} }}"
+        answer: dict[str, Any] = self.ask(question, **variables)[call.partition("(")[0]]
+        assert answer["__typename"].endswith("Success"), answer
+        return answer
+
+    def _wait(self, ask: Callable[[], Answer | None]) -> Answer:
+        def ask_living() -> Answer | None:
+            assert self._process.poll() is None, self._log.read_text("utf-8")[-3000:]
+            return ask()
+
+        return wait_for_answer(ask_living, f"see {self._log}")
+
     def wait_until_loaded(self) -> list[str]:
         """The assets of the code location, once it is there."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
-            assert self._process.poll() is None, self._log.read_text("utf-8")[-3000:]
-            try:
-                nodes = self.ask("{ assetNodes { assetKey { path } } }")["assetNodes"]
-            except (urllib.error.URLError, ConnectionError, TimeoutError):
-                nodes = []
-            if nodes:
-                return ["/".join(node["assetKey"]["path"]) for node in nodes]
-            time.sleep(0.5)
-        raise AssertionError(self._log.read_text("utf-8")[-3000:])
+        nodes = self._wait(lambda: self.ask("{ assetNodes { assetKey { path } } }")["assetNodes"])
+        return ["/".join(node["assetKey"]["path"]) for node in nodes]
 
     def add_partition(self, dimension: str, key: str) -> None:
-        answer = self.ask(
-            """mutation ($where: RepositorySelector!, $name: String!, $key: String!) {
-                addDynamicPartition(repositorySelector: $where, partitionsDefName: $name, partitionKey: $key) {
-                    __typename } }""",
+        self.change(
+            "$where: RepositorySelector!, $name: String!, $key: String!",
+            "addDynamicPartition(repositorySelector: $where, partitionsDefName: $name, partitionKey: $key)",
             where=LOCATION, name=dimension, key=key,
         )  # fmt: skip
-        assert answer["addDynamicPartition"]["__typename"] == "AddDynamicPartitionSuccess"
 
     def backfill(self, assets: Sequence[str], keys: Sequence[str]) -> str:
         """Asks for a backfill as the UI's dialog does; gives its id."""
-        answer = self.ask(
-            """mutation ($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
-                __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }""",
-            params={"assetSelection": [{"path": [name]} for name in assets], "partitionNames": [*keys], "tags": []},
-        )["launchPartitionBackfill"]
-        assert answer["__typename"] == "LaunchBackfillSuccess", answer
-        return str(answer["backfillId"])
+        params = {"assetSelection": [{"path": [name]} for name in assets], "partitionNames": [*keys], "tags": []}
+        call, fields = "launchPartitionBackfill(backfillParams: $params)", "... on LaunchBackfillSuccess { backfillId }"
+        return str(self.change("$params: LaunchBackfillParams!", call, fields, params=params)["backfillId"])
 
     def retry_backfill(self, backfill: str) -> str:
-        """Re-executes the failed and missing partitions of a backfill, as the UI's button does; gives the new id."""
-        answer = self.ask(
-            """mutation ($how: ReexecutionParams!) { reexecutePartitionBackfill(reexecutionParams: $how) {
-                __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }""",
-            how={"parentRunId": backfill, "strategy": "FROM_FAILURE"},
-        )["reexecutePartitionBackfill"]
-        assert answer["__typename"] == "LaunchBackfillSuccess", answer
-        return str(answer["backfillId"])
+        """Re-executes the failed and missing partitions of a backfill; gives the new id."""
+        how = {"parentRunId": backfill, "strategy": "FROM_FAILURE"}
+        call = "reexecutePartitionBackfill(reexecutionParams: $how)"
+        fields = "... on LaunchBackfillSuccess { backfillId }"
+        return str(self.change("$how: ReexecutionParams!", call, fields, how=how)["backfillId"])
 
     def terminate(self, run: str) -> None:
         """Cancels a run."""
-        answer = self.ask("mutation ($run: String!) { terminateRun(runId: $run) { __typename } }", run=run)
-        assert answer["terminateRun"]["__typename"] == "TerminateRunSuccess", answer
+        self.change("$run: String!", "terminateRun(runId: $run)", run=run)
 
     def wait_for_backfill(self, backfill: str) -> str:
         """The status a backfill ended with."""
         question = (
             "query ($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill { status } } }"
         )
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
-            status = self.ask(question, id=backfill)["partitionBackfillOrError"]["status"]
-            if status != "REQUESTED":
-                return str(status)
-            time.sleep(1)
-        raise AssertionError(self._log.read_text("utf-8")[-3000:])
+
+        def ask() -> str:
+            status = str(self.ask(question, id=backfill)["partitionBackfillOrError"]["status"])
+            return "" if status == "REQUESTED" else status
+
+        return self._wait(ask)
 
     def launch(self, job: str, tags: dict[str, str], config: Mapping[str, Any] | None = None) -> str:
-        answer = self.ask(
-            """mutation ($params: ExecutionParams!) { launchRun(executionParams: $params) {
-                __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }""",
-            params={
-                "selector": {**LOCATION, "jobName": job},
-                "runConfigData": config or {},
-                "executionMetadata": {"tags": [{"key": key, "value": value} for key, value in tags.items()]},
-            },
-        )["launchRun"]
-        assert answer["__typename"] == "LaunchRunSuccess", answer
-        return answer["run"]["runId"]
+        """Starts a run of a job; gives its id."""
+        params = {
+            "selector": {**LOCATION, "jobName": job},
+            "runConfigData": config or {},
+            "executionMetadata": {"tags": [{"key": key, "value": value} for key, value in tags.items()]},
+        }
+        call, fields = "launchRun(executionParams: $params)", "... on LaunchRunSuccess { run { runId } }"
+        return str(self.change("$params: ExecutionParams!", call, fields, params=params)["run"]["runId"])
 
     def wait_for(self, run: str) -> str:
         """The status a run ended with."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        status = "unknown"
-        while time.monotonic() < deadline:
-            # a busy machine's webserver may not take every connection
-            with suppress(urllib.error.URLError, ConnectionError, TimeoutError):
-                answer = self.ask("query ($run: ID!) { runOrError(runId: $run) { ... on Run { status } } }", run=run)
-                status = answer["runOrError"]["status"]
-            if status in ("SUCCESS", "FAILURE", "CANCELED"):
-                return status
-            assert self._process.poll() is None, self._log.read_text("utf-8")[-3000:]
-            time.sleep(0.5)
-        raise AssertionError(f"run {run} is {status} and does not end\n{self._log.read_text('utf-8')[-3000:]}")
+        question = "query ($run: ID!) { runOrError(runId: $run) { ... on Run { status } } }"
+
+        def ask() -> str:
+            status = str(self.ask(question, run=run)["runOrError"]["status"])
+            return status if status in ("SUCCESS", "FAILURE", "CANCELED") else ""
+
+        return self._wait(ask)
 
     def retry(self, run: str) -> str:
-        """Goes on from a failed run, as the UI's button does."""
-        answer = self.ask(
-            """mutation ($how: ReexecutionParams!) { launchRunReexecution(reexecutionParams: $how) {
-                __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }""",
-            how={"parentRunId": run, "strategy": "FROM_FAILURE"},
-        )["launchRunReexecution"]
-        assert answer["__typename"] == "LaunchRunSuccess", answer
-        return answer["run"]["runId"]
+        """Goes on from a failed run; gives the id of the new one."""
+        how = {"parentRunId": run, "strategy": "FROM_FAILURE"}
+        call, fields = "launchRunReexecution(reexecutionParams: $how)", "... on LaunchRunSuccess { run { runId } }"
+        return str(self.change("$how: ReexecutionParams!", call, fields, how=how)["run"]["runId"])
 
     def failure(self, run: str) -> str:
         events = self.ask(

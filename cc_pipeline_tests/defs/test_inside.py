@@ -9,6 +9,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from cc_pipeline.automation import watch_list
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.dagster import build_defs, names
 from cc_pipeline.defs.build import build_home, build_namespace, build_own_home
 from cc_pipeline.defs.dynamic_keys import delete_keys
@@ -162,24 +164,19 @@ def test_own_assets_stand_behind_the_tables_by_partition_and_by_crawl(
     page: dict[str, Any] = {}
     for text in snippets():
         exec(compile(text, "dagster.md", "exec", dont_inherit=True), page)
-    other = build_defs(home=tmp_path / "other", key_prefix="news", settings={"column_events": True})
+    other = build_defs(home=tmp_path / "other", key_prefix="news")
     defs = dg.Definitions.merge(page["defs"], other)
     for home in (page["books"], names("news")):
         instance.add_dynamic_partitions(home.qualify("crawl"), [NEW])
         instance.add_dynamic_partitions(home.qualify("target"), ["example.com", "example.org"])
     keys = [f"{NEW}|{site}" for site in ("example.com", "example.org")]
-    books, news = (
+    for prefix in ("books", "news"):
         run(
             defs,
             instance,
             f"{prefix}_extract_targets",
             run_config=QUIET | listed_config(HomeNamespace((prefix,), is_only_home=False), keys),
         )
-        for prefix in ("books", "news")
-    )
-    columns_in_events(defs, news)
-    for event in books.get_asset_materialization_events():
-        assert "dagster/column_schema" not in event.materialization.metadata
 
     def own(asset: str, key: str) -> dict[str, Any]:
         job = defs.resolve_implicit_global_asset_job_def()
@@ -202,25 +199,32 @@ def test_own_assets_stand_behind_the_tables_by_partition_and_by_crawl(
     assert len(publications) == 1, "a run publishes its own home, and no other"
 
 
-def columns_in_events(defs: dg.Definitions, done: dg.ExecuteInProcessResult) -> None:
-    """Columns and lineage are there once a table, as OpenLineage's integration takes them: objects of these classes,
-    names by the whole key, and each input a column of an asset that is there."""
-    specs = {spec.key: spec.metadata for spec in defs.resolve_all_asset_specs()}
-    said: list[dg.AssetMaterialization] = [
-        event.materialization
-        for event in done.get_asset_materialization_events()
-        if "dagster/column_schema" in event.materialization.metadata
-    ]
-    tables = ("captures", "records", "page_metadata", "page_text", "page_links", "feed_items")
-    assert sorted(one.asset_key.path for one in said) == sorted(["news", table] for table in tables)
-    for one in said:
-        schema, lineage = (one.metadata[f"dagster/column_{what}"].value for what in ("schema", "lineage"))
-        assert isinstance(schema, dg.TableSchema) and isinstance(lineage, dg.TableColumnLineage)
-        whole = specs[one.asset_key]["dagster/column_schema"]
-        assert [(column.name, column.type) for column in schema.columns] == [(c.name, c.type) for c in whole.columns]
-        assert lineage.deps_by_column.keys() == specs[one.asset_key]["dagster/column_lineage"].deps_by_column.keys()
-        for deps in lineage.deps_by_column.values():
-            for dep in deps:
-                there = {column.name for column in specs[dep.asset_key]["dagster/column_schema"].columns}
-                assert dep.asset_key.path[0] == "news" and dep.column_name in there
-        assert len(dg.serialize_value(one)) < 32_000
+@pytest.mark.process
+def test_a_host_typed_into_the_dialog_fails_with_advice_that_works_there(
+    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    """Sensors are off, and nothing but the dialog and the home's own list is used."""
+    home, books = tmp_path / "cc_home", names("books")
+    workspace = workspace_of(bucket[0], home)
+    harvest(workspace)
+    defs = build_defs(home=home, key_prefix="books")
+    job = defs.resolve_implicit_global_asset_job_def()
+
+    def launch(target: str) -> dg.ExecuteInProcessResult:
+        instance.add_dynamic_partitions(books.qualify("target"), [target])
+        return job.execute_in_process(
+            instance=instance, run_config=QUIET, partition_key=f"{NEW}|{target}",
+            asset_selection=[books.key("captures")], raise_on_error=False,
+        )  # fmt: skip
+
+    instance.add_dynamic_partitions(books.qualify("crawl"), [NEW])
+    page = "url:http://www.example.com/"
+    for text in ("host:www.example.com", page):
+        [failure] = [event.step_failure_data for event in launch(text).all_events if event.is_step_failure]
+        reason = failure.user_failure_data.description or ""
+        [key] = re.findall(r"its key is '([^']+)'", reason)
+        if text == page:
+            assert f"cc-pipeline targets add {page} --home" in reason
+            watch_list.add(workspace.settings.watch_list_path, [parse_target(page)])
+        assert launch(key).success
+        assert [target.definition for target in workspace.targets([key]).values()] == [text]

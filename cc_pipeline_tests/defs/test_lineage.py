@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import dagster as dg
@@ -10,10 +9,8 @@ import pytest
 
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.definitions import defs
-from cc_pipeline.defs.home_namespace import OWN_HOME
-from cc_pipeline.defs.lineage import COLUMNS, describe_sources
+from cc_pipeline.defs.lineage import COLUMNS
 from cc_pipeline.documents.schemas import PROVENANCE_COLUMNS
-from cc_pipeline.errors import UserInputError
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
 from cc_pipeline.workspace.tables import all_tables
@@ -43,38 +40,6 @@ def specs() -> dict[dg.AssetKey, dg.AssetSpec]:
 
 def columns_of(spec: dg.AssetSpec) -> set[str]:
     return {column.name for column in spec.metadata["dagster/column_schema"].columns}
-
-
-def test_the_page_on_dagster_shows_each_arrow_between_groups(
-    specs: dict[dg.AssetKey, dg.AssetSpec],
-) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "dagster.md").read_text("utf-8")
-    shown = {
-        (above, below)
-        for above, those in re.findall(r"^  (\w+) --> (.+)$", page, re.MULTILINE)
-        for below in those.split(" & ")
-    }
-    own = specs.keys() - {dg.AssetKey("site_policies"), dg.AssetKey("report")}
-    arrows = {
-        (specs[dep.asset_key].group_name, spec.group_name)
-        for spec in specs.values()
-        for dep in spec.deps
-        if {spec.key, dep.asset_key} <= own
-    }
-    assert shown == {(above, below) for above, below in arrows if above != below}
-
-
-def test_the_page_on_dagster_and_those_of_extensions_name_all_there_is(specs: dict[dg.AssetKey, dg.AssetSpec]) -> None:
-    docs, graph = Path(__file__).resolve().parents[2] / "docs", defs()
-    names = {spec.key.path[-1] for spec in specs.values() if spec.group_name != "commoncrawl"}
-    names |= {key.name for key in graph.resolve_asset_graph().asset_check_keys}
-    for ones in (graph.jobs, graph.sensors, graph.schedules):
-        names |= {one.name for one in ones or ()}
-    assert len(names) > 50
-    # what an extension adds stands on its own page
-    pages = [docs / "dagster.md", *(docs / "extensions").glob("*.md")]
-    told = "".join(page.read_text("utf-8") for page in pages)
-    assert sorted(name for name in names if f"`{name}`" not in told) == []
 
 
 def test_every_column_comes_from_columns_that_are_there_or_from_none_on_purpose(
@@ -112,13 +77,6 @@ def test_the_published_file_depends_on_every_table_that_is_an_asset(specs: dict[
     assert tables <= above
 
 
-def test_columns_say_their_sources_in_words_too(specs: dict[dg.AssetKey, dg.AssetSpec]) -> None:
-    assert describe_sources(COLUMNS["captures"], "url") == "columnar_index.url"
-    shown = {c.name: c.description for c in specs[dg.AssetKey("page_text")].metadata["dagster/column_schema"].columns}
-    assert "[from records.url]" in shown["url"]
-    assert "records.stored_file" in shown["main_content"]
-
-
 def test_a_column_of_the_same_name_has_the_values_it_is_said_to_come_from(
     bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path
 ) -> None:
@@ -140,18 +98,3 @@ def test_a_column_of_the_same_name_has_the_values_it_is_said_to_come_from(
                 compared += 1
     assert compared > 1_000
     assert set(CAPTURE_SCHEMA.names) <= set(CAPTURES_SCHEMA.names)
-
-
-def test_owners_are_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert OWN_HOME.owners == ["team:cc-pipeline"]
-    monkeypatch.setenv("CC_PIPELINE_OWNERS", "team:archive, someone@example.org")
-    assert OWN_HOME.owners == ["team:archive", "someone@example.org"]
-    monkeypatch.setenv("CC_PIPELINE_OWNERS", "nobody")
-    with pytest.raises(UserInputError, match="CC_PIPELINE_OWNERS names 'nobody'"):
-        OWN_HOME.owners  # noqa: B018
-
-
-def test_what_grows_old_has_a_date(specs: dict[dg.AssetKey, dg.AssetSpec]) -> None:
-    graph = defs().get_repository_def().asset_graph
-    dated = {key.to_user_string() for key in graph.get_all_asset_keys() if graph.get(key).freshness_policy is not None}
-    assert dated == {"crawls", "row_groups", "warehouse"}

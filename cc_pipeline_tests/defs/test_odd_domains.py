@@ -17,7 +17,7 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.recording import FAILED
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
-from cc_pipeline.testing.mini_crawl.truth import Capture, MiniCrawlTruth
+from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.defs.graph import (
     cc_pipeline,
     everything_in,
@@ -52,15 +52,6 @@ MEANT: dict[str, set[str]] = {
     "[2001:db8::17]": set(),
     "2001:db8::17": set(),
 }  # fmt: skip
-
-#: Some of what cannot be meant (all kinds: ``commoncrawl/test_targets.py``), and a word of the reason.
-REFUSED: dict[str, str] = {
-    "": "empty",
-    "../../etc/passwd": "host name",
-    "bell\u0007.com": "control character",
-    "'; DROP TABLE captures; --": "host name",
-    "$(touch x).com": "not a host name",
-}
 
 
 @pytest.fixture(scope="module")
@@ -120,26 +111,12 @@ def test_odd_names_find_what_is_meant_each_for_itself(run, world: tuple[Path, Mi
         assert bool(found) == bool(hosts), text
 
 
-def test_what_cannot_be_a_domain_is_refused_by_every_command(run, world: tuple[Path, MiniCrawlTruth]) -> None:
-    folder, _ = world
-    path = folder / "home" / "domains.txt"
-    before = path.read_bytes() if path.exists() else None
-    source = ("--source", str(folder / "bucket"))
-    for text, why in REFUSED.items():
-        for arguments in (("targets", "add", text), ("run", "--crawl", NEW, *source, text)):
-            status, _, err = run(*arguments)
-            assert status == 1
-            assert "error: " in err
-            assert why in err
-            assert "\u0007" not in err
-    assert (path.read_bytes() if path.exists() else None) == before
-
-
 #: Keys as the UI takes them, whatever a person types into its box (all kinds: ``extraction/test_locate.py``).
 KEYS_REFUSED: dict[str, str] = {
     "münchen-example.de": "its key is 'xn--mnchen-example-gsb.de'",
     "../x": "not a host name",
-    "host:www.example.org": "targets add host:www.example.org",
+    "host:www.example.org": "its key is 'host_www.example.org': add that key",
+    "url:http://example.org/": "targets add url:http://example.org/ --home",
     "new\nline.com": "control character",
 }
 
@@ -167,34 +144,16 @@ def test_keys_made_in_the_ui_are_looked_up_as_meant_or_fail_with_a_reason(
         assert why in reasons.pop(f"{NEW}|{key}")
     assert reasons == {}
     assert state_of(home) == before
-    instance.add_dynamic_partitions("target", ["kunst-example.museum"])
-    assert materialize(instance, settings, f"{NEW}|kunst-example.museum").success
+    instance.add_dynamic_partitions("target", ["kunst-example.museum", "host_www.example.org"])
+    for key in ("kunst-example.museum", "host_www.example.org"):
+        assert materialize(instance, settings, f"{NEW}|{key}").success
+    assert [target.definition for target in workspace.targets(["host_www.example.org"]).values()] == [
+        "host:www.example.org"
+    ]
     assert execute(instance, settings, "publish").success
     found = query(home, "SELECT count(*) FROM capture_targets WHERE target = 'kunst-example.museum'")
     assert found == [(len(truth.captures_of(NEW, subset="warc", domain="kunst-example.museum")),)]
     assert query(home, "SELECT kind FROM targets WHERE slug = 'kunst-example.museum'") == [("domain",)]
-
-
-@pytest.mark.smoke
-def test_a_condition_is_a_partition_whose_definition_reads_back(
-    run, world: tuple[Path, MiniCrawlTruth], instance: dg.DagsterInstance
-) -> None:
-    folder, truth = world
-    text = "example.com where mime=text/html"
-    target = parse_target(text)
-    instance.add_dynamic_partitions("crawl", [NEW])
-    instance.add_dynamic_partitions("target", [target.slug])
-    settings = settings_of(folder / "bucket", folder / "home")
-    workspace = workspace_of(folder / "bucket", folder / "home")
-    harvest(workspace)
-    assert f"(partition key {target.slug})" in run("targets", "add", text)[1]
-    workspace.register_targets([target])  # as the sensor does that makes the partition
-    result = materialize(instance, settings, f"{NEW}|{target.slug}")
-    assert result.success, failure_of(result)
-    assert workspace.targets([target.slug])[target.slug] == target
-    pages = [one for one in truth.captures_of(NEW, domain="example.com", subset="warc") if _mime(one) == "text/html"]
-    rows = workspace.lake.read("captures", {"crawl": NEW, "target": target.slug}, ["url"])["url"].to_pylist()
-    assert sorted(rows) == sorted(one.url for one in pages) != []
 
 
 def test_a_key_of_the_watch_list_means_that_before_any_sensor_has_run(
@@ -214,24 +173,3 @@ def test_a_key_of_the_watch_list_means_that_before_any_sensor_has_run(
         one.url for one in truth.captures_of(NEW, subset="warc") if urlsplit(one.url).netloc == "news.example.co.uk"
     ]
     assert recorded(instance, "captures")[f"{NEW}|{key}"].metadata["dagster/partition_row_count"].value == len(urls) > 0
-
-
-def _mime(capture: Capture) -> str | None:
-    return capture.content_mime_detected or capture.content_mime_type
-
-
-def test_crawls_made_in_the_ui_that_are_none_fail_with_a_reason(
-    world: tuple[Path, MiniCrawlTruth], instance: dg.DagsterInstance
-) -> None:
-    folder, _ = world
-    settings = settings_of(folder / "bucket", folder / "home")
-    bad = ["CC-MAIN-1999-01", "../x"]
-    instance.add_dynamic_partitions("crawl", bad)
-    instance.add_dynamic_partitions("target", ["example.org"])
-    for crawl in bad:
-        result = execute(instance, settings, "harvest_crawl", key=crawl)
-        assert not result.success
-        assert "cc-pipeline crawls" in failure_of(result)
-    result = materialize(instance, settings, "../x|example.org")
-    assert not result.success
-    assert failure_of(result)

@@ -14,8 +14,7 @@ import dagster as dg
 import pytest
 
 import cc_pipeline
-from cc_pipeline.dagster import build_defs, names
-from cc_pipeline.defs.instance import open_instance
+from cc_pipeline.dagster import names
 from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("dagster_process"), pytest.mark.timeout(600)]
@@ -126,23 +125,3 @@ def test_a_project_with_two_homes_is_checked_and_materialized_by_its_own_executo
         assert made.asset_materialization.metadata["pages"].value == rows > 0
         assert instance.get_materialized_partitions(dg.AssetKey(["books", "page_text"])) == {f"{NEW}|{SITE}"}
         assert not [key for key in instance.all_asset_keys() if key.path[0] == "news"]
-
-
-def test_what_a_home_did_before_is_shown_where_it_is_loaded_without_a_prefix(bucket: Bucket, tmp_path: Path) -> None:
-    home = cc_pipeline.open(tmp_path / "home", source=str(bucket[0]), quiet=True)
-    home.run(SITE, NEW)
-    graph = build_defs(home=home.settings.home).get_repository_def().asset_graph
-    instance = open_instance(home.settings)
-    try:
-        made = {key: instance.get_materialized_partitions(key) for key in instance.all_asset_keys()}
-        assert made[dg.AssetKey("page_text")] == {f"{NEW}|{SITE}"}
-        for key, partitions in made.items():
-            node = graph.get(key)
-            there = (
-                set()
-                if node.partitions_def is None
-                else {*node.partitions_def.get_partition_keys(dynamic_partitions_store=instance)}
-            )
-            assert partitions <= there, key
-    finally:
-        instance.dispose()

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 
 import dagster as dg
-import pytest
 from dagster._annotations import is_public
 
 import cc_pipeline
@@ -40,8 +38,6 @@ UNMARKED = {
     "FreshnessPolicy.time_window",
     "SensorEvaluationContext.log",
 }
-#: Functions that replace an attribute of a library.
-REPLACING: set[str] = set()
 
 
 def used_members(tree: ast.AST) -> Iterator[tuple[type, str]]:
@@ -90,97 +86,11 @@ def test_members_that_are_not_marked_public_are_listed() -> None:
     assert found == UNMARKED, "members that an upgrade may take: use marked ones, or list them"
 
 
-@pytest.mark.parametrize("member", sorted(UNMARKED))
-def test_members_that_are_not_marked_public_are_there(member: str) -> None:
-    owner, _, name = member.partition(".")
-    assert hasattr(getattr(dg, owner), name), f"an upgrade of Dagster took {member}"
-
-
 #: Data, of which a class marks no field.
 _FIELDS = (dg.DagsterRun, dg.RunsFilter, dg.AssetKey, dg.AssetCheckKey, dg.MultiPartitionKey, dg.EventLogRecord)
-
-
-def replaced_attributes(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """The functions in which an attribute of a library's module or class, or of one of Dagster's objects, is assigned
-    or deleted, and how that reads."""
-    libraries = {
-        alias.asname or alias.name.partition(".")[0]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for alias in node.names
-        if _library(node, alias) not in {"cc_pipeline", *sys.stdlib_module_names}
-    }
-    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
-        foreign = set(libraries)
-        arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-        foreign |= {one.arg for one in arguments if _class_in(one.annotation) is not None}
-        for node in ast.walk(function):
-            if (
-                isinstance(node, ast.Assign | ast.AnnAssign)
-                and node.value is not None
-                and _comes_of(node.value, foreign)
-            ):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                foreign |= {one.id for one in targets if isinstance(one, ast.Name)}
-        for node in ast.walk(function):
-            for target in _targets(node):
-                if isinstance(target, ast.Attribute) and _is_foreign(target.value, foreign):
-                    yield function.name, ast.unparse(target)
-
-
-def _targets(node: ast.AST) -> list[ast.expr]:
-    if isinstance(node, ast.Assign | ast.Delete):
-        return node.targets
-    if isinstance(node, ast.AnnAssign | ast.AugAssign):
-        return [node.target]
-    if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("setattr", "delattr"):
-        return [ast.Attribute(node.args[0], "any", ast.Store())]
-    return []
-
-
-def _library(node: ast.Import | ast.ImportFrom, alias: ast.alias) -> str:
-    return ((node.module if isinstance(node, ast.ImportFrom) else None) or alias.name).partition(".")[0]
-
-
-def _comes_of(value: ast.expr, foreign: set[str]) -> bool:
-    """Whether a value is a foreign module, class or object itself: what a call of one gives is a new object, but for
-    ``import_module``."""
-    if isinstance(value, ast.Call):
-        return getattr(value.func, "id", "") == "import_module"
-    return _is_foreign(value, foreign)
-
-
-def _is_foreign(value: ast.expr, foreign: set[str]) -> bool:
-    if isinstance(value, ast.Attribute):
-        return _is_foreign(value.value, foreign)
-    return isinstance(value, ast.Name) and value.id in foreign
 
 
 def test_no_private_module_or_tag_of_dagster_is_named() -> None:
     for path in sorted(PACKAGE.rglob("*.py")):
         text = path.read_text("utf-8")
         assert "dagster._" not in text and '"dagster/_' not in text and ".dagster/" not in text, path
-
-
-def test_nothing_of_a_library_is_replaced() -> None:
-    found = {
-        f"{path.relative_to(PACKAGE).as_posix()}: {function}"
-        for path in sorted(PACKAGE.rglob("*.py"))
-        for function, _ in replaced_attributes(ast.parse(path.read_text("utf-8")))
-    }
-    assert found == REPLACING, "use what the library offers, or a subclass"
-
-
-def test_a_replaced_attribute_is_found() -> None:
-    for text in (
-        "import dagster as dg\ndef f():\n    dg.Failure.x = 1",
-        "from importlib import import_module\ndef f():\n    m = import_module('a')\n    m.x = 1",
-        "import dagster as dg\ndef f(one: dg.DagsterInstance):\n    within: Any = one\n    del within.x",
-        "from sqlalchemy import Engine\ndef f():\n    setattr(Engine, 'x', 1)",
-    ):
-        assert [function for function, _ in replaced_attributes(ast.parse(text))] == ["f"], text
-    for text in (
-        "class A:\n    def f(self):\n        self.x = 1",
-        "import pyarrow as pa\ndef f():\n    x = pa.a()\n    x.b = 1",
-    ):
-        assert not list(replaced_attributes(ast.parse(text))), text

@@ -1,20 +1,26 @@
-"""The state of each partition in Dagster equals the lake, however it was launched and whatever failed."""
+"""The state of each partition in Dagster equals the lake, however it was launched, whatever failed, and after its run
+was deleted."""
 
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
 import cc_pipeline.extraction.run as stages
+from cc_pipeline.checks import outputs
+from cc_pipeline.checks.scope import CheckResult
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.defs.history import trim_history
 from cc_pipeline.defs.home_namespace import OWN_HOME, TABLES
+from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.lake_records import read_partitions, report_unrecorded, restore_records
-from cc_pipeline.defs.recording import FAILED, PartitionsFailed
+from cc_pipeline.defs.recording import FAILED, PartitionsFailed, materialization
 from cc_pipeline.defs.stage_runner import StageRunner
-from cc_pipeline.errors import CcPipelineError, PlaceFault
+from cc_pipeline.errors import CcPipelineError, EnvironmentFault, PlaceFault
 from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
@@ -155,14 +161,6 @@ def test_what_is_behind_the_tables_is_made_in_the_same_run(
     assert shown(instance, "words") == dict.fromkeys(made, "MATERIALIZED")
 
 
-def test_all_that_is_behind_the_captures_is_made_in_one_run(settings: Settings, instance: dg.DagsterInstance) -> None:
-    assets = [*TABLES, "warehouse"]
-    result = materialize(instance, settings, KEYS[0], assets=assets)
-    assert result.success, failure_of(result)
-    assert {event.asset_key.path[-1] for event in result.get_asset_materialization_events()} == {*assets}
-    states_equal_the_lake(instance, settings, KEYS[:1])
-
-
 def test_what_is_behind_a_failed_partition_is_not_made(
     settings: Settings, instance: dg.DagsterInstance, bad_partitions: set[str]
 ) -> None:
@@ -214,6 +212,17 @@ def test_a_command_reports_what_it_made_without_a_run(settings: Settings, bad_pa
         assert not runner.instance.get_runs()
 
 
+def test_a_publication_is_judged_once_and_an_error_ends_the_command(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdicts = [CheckResult("publication", "ok", ""), CheckResult("publication", "error", "it shows nothing")]
+    monkeypatch.setattr(outputs, "judge_publication", lambda *_: verdicts.pop(0))
+    with open_workspace(settings) as workspace, StageRunner(workspace) as runner:
+        assert runner.publish() is not None and len(verdicts) == 1
+        with pytest.raises(EnvironmentFault, match="it shows nothing"):
+            runner.publish()
+
+
 def test_what_a_killed_command_committed_is_recorded_by_the_next(settings: Settings) -> None:
     targets = [parse_target(target) for target in TARGETS]
     with open_workspace(settings) as workspace:
@@ -236,3 +245,40 @@ def test_a_lost_database_comes_back_from_the_lake(settings: Settings, instance: 
             assert versions[0] == versions[1], table
         assert restore_records(empty, workspace, OWN_HOME) == 0
         assert report_unrecorded(empty, workspace, OWN_HOME, KEYS) == 0
+
+
+def test_partitions_of_deleted_runs_stay_recorded(settings: Settings) -> None:
+    keys = KEYS[1:3]
+    with open_workspace(settings) as workspace, open_instance(settings) as instance:
+        add_keys(instance)
+        # an earlier command recorded another version, without a run
+        earlier = materialization(dg.AssetKey("captures"), keys[0], {}, "earlier")
+        instance.report_runless_asset_event(earlier)
+        for key in keys:
+            assert materialize(instance, workspace, key).success
+        selected = frozenset({dg.AssetKey("report")})
+        kept = dg.DagsterRun("__ASSET_JOB", asset_selection=selected, status=dg.DagsterRunStatus.SUCCESS)
+        instance.add_run(kept)
+        before = {table: recorded(instance, table) for table in TABLES}
+        assert trim_history(instance, workspace, OWN_HOME).runs == 0, "nothing is old yet"
+        later = datetime.now(UTC) + timedelta(days=settings.history_days + 1)
+        report = trim_history(instance, workspace, OWN_HOME, now=later)
+        assert report.runs == 2 and report.restored >= 12
+        assert [run.run_id for run in instance.get_runs()] == [kept.run_id], "the lake does not have its report"
+        for table in TABLES:
+            after = recorded(instance, table)
+            assert sorted(after) == keys
+            for key in keys:
+                assert after[key].tags["dagster/data_version"] == before[table][key].tags["dagster/data_version"]
+            assert shown(instance, table, keys) == dict.fromkeys(keys, "MATERIALIZED")
+        events = settings.dagster_home / "history" / "runs"
+        assert not [path for path in events.glob("*.db") if len(path.stem) == 36]
+        assert trim_history(instance, workspace, OWN_HOME, now=later).restored == 0
+
+
+@pytest.mark.parametrize("days", [10, 200])
+def test_failed_runs_are_kept_twice_as_long(settings: Settings, instance: dg.DagsterInstance, days: int) -> None:
+    with open_workspace(settings) as workspace:
+        instance.add_run(dg.DagsterRun("extract_targets", status=dg.DagsterRunStatus.FAILURE))
+        now = datetime.now(UTC) + timedelta(days=days)
+        assert trim_history(instance, workspace, OWN_HOME, now=now).runs == (days > 180)

@@ -81,14 +81,6 @@ def test_headers_that_the_bytes_speak_against_are_flagged(
     assert (row["flags"], row["content"]["title"]) == (flags, "Title")
 
 
-@pytest.mark.parametrize("types", [("*/*",), ("None",), ("application/zip", "text/html"), ('"text/html"',)])
-def test_a_coding_without_a_header_is_taken_off_whatever_says_page(types: tuple[str, ...]) -> None:
-    headers = [("Content-Type", value) for value in types]
-    parsed = parse_page(page(gzip.compress(HTML), mime=None, headers=headers))
-    assert parsed.metadata["flags"] == ["coding_mismatch", "content_decoded"]
-    assert parsed.metadata["content"]["title"] == "Title"
-
-
 def test_arc_files_keep_headers_of_codings_that_were_taken_off() -> None:
     row = parse_page(page(HTML, headers=(("Content-Encoding", "gzip"),), archive_format="arc")).metadata
     assert (row["flags"], row["content"]["title"]) == (None, "Title")
@@ -134,17 +126,6 @@ def test_a_file_is_no_text_whatever_its_label(kind: str, mime: str | None) -> No
     assert "charset_detected" not in parsed.metadata
     assert parsed.links == ()
     assert parsed.text is None or not parsed.text["text"]
-
-
-@pytest.mark.parametrize("mime", ["text/html", "text/plain"])
-@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
-def test_wide_characters_under_their_label_are_text(codec: str, mime: str) -> None:
-    text = "<p>\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440 " * 100
-    label = codec.removesuffix("-le").upper().replace("-BE", "BE")
-    parsed = parse_page(page(text.encode(codec), mime=f"{mime}; charset={label}"))
-    assert parsed.metadata["flags"] is None
-    assert parsed.text is not None
-    assert "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440" in parsed.text["text"]
 
 
 def test_the_detected_type_counts_where_the_bytes_agree() -> None:

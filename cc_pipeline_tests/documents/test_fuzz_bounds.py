@@ -3,13 +3,11 @@ and attributes than were counted. For ``CC_PIPELINE_FUZZ_SECONDS``, or some hund
 
 from __future__ import annotations
 
-import os
 import random
-import time
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
+from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from cc_pipeline.documents.html import bounds, tree_builder
@@ -17,7 +15,7 @@ from cc_pipeline.documents.html.bounds import scanned
 from cc_pipeline.documents.html.tree import parse_html
 from cc_pipeline.documents.html.tree_builder import build_tree
 from cc_pipeline.documents.page import Limits
-from cc_pipeline_tests import fuzzing
+from cc_pipeline_tests.fuzzing import fuzz
 
 #: Elements of every kind that the tokenizer or the tree builder treats in a way of its own.
 NAMES = (
@@ -71,7 +69,7 @@ class Measured(NamedTuple):
     widest: int
 
 
-def _measure(tree: LexborHTMLParser) -> Measured:
+def measure(tree: LexborHTMLParser) -> Measured:
     depth = depth_with_templates = attributes = widest = 0
     waiting: list[tuple[LexborNode, int, bool]] = [(tree.root, 1, False)] if tree.root else []
     while waiting:
@@ -90,48 +88,37 @@ def _measure(tree: LexborHTMLParser) -> Measured:
     return Measured(depth, depth_with_templates, attributes, widest)
 
 
-def _seeds() -> Iterator[int]:
-    # three tests: a minute of them where each test has six seconds
-    end, start = time.monotonic() + fuzzing.SECONDS * 10 / 3, int(os.environ.get("CC_PIPELINE_FUZZ_START", "0"))
-    number = start
-    while number < start + 400 or time.monotonic() < end:
-        yield number
-        number += 1
+SEEDS = st.integers(0, 1 << 32)
 
 
-def test_no_tree_is_deeper_or_wider_than_was_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+@fuzz(300, seed=SEEDS, is_fed_in_pieces=st.booleans())
+def test_no_tree_is_deeper_or_wider_than_was_allowed(seed: int, is_fed_in_pieces: bool) -> None:
     limits = Limits(depth=12, attributes=4, elements=5_000)
-    for number in _seeds():
-        markup = generate_markup(random.Random(number))
-        # every second page is fed in pieces, whatever its size
-        monkeypatch.setattr(bounds, "_FEW_TAGS", 4_096 * (number % 2))
-        document = parse_html(markup, "http://a/", limits)
-        assert document.tree is not None
-        seen = _measure(document.tree)
-        assert seen.depth <= 2 * limits.depth, (number, markup, seen)
-        assert seen.depth_with_templates <= 6 * limits.depth + 4, (number, markup, seen)
-        assert seen.widest <= limits.attributes, (number, markup, seen)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bounds, "_FEW_TAGS", 0 if is_fed_in_pieces else 4_096)
+        document = parse_html(generate_markup(random.Random(seed)), "http://a/", limits)
+    assert document.tree is not None
+    seen = measure(document.tree)
+    assert seen.depth <= 2 * limits.depth
+    assert seen.depth_with_templates <= 6 * limits.depth + 4
+    assert seen.widest <= limits.attributes
 
 
-def test_no_tag_of_a_tree_was_left_out_of_the_count() -> None:
+@fuzz(300, seed=SEEDS)
+def test_no_tag_of_a_tree_was_left_out_of_the_count(seed: int) -> None:
     """A bound on elements just below what a tree has is reached by the scan too."""
-    for number in _seeds():
-        markup = generate_markup(random.Random(number), reopened=False).encode()
-        tree = _measure(LexborHTMLParser(markup, scripting=True))
-        cuts, *_ = scanned(markup, 256, 10_000, max(0, tree.attributes - 1), 4_000)
-        assert not tree.attributes or cuts, (number, markup, tree)
+    markup = generate_markup(random.Random(seed), reopened=False).encode()
+    tree = measure(LexborHTMLParser(markup, scripting=True))
+    cuts, *_ = scanned(markup, 256, 10_000, max(0, tree.attributes - 1), 4_000)
+    assert not tree.attributes or cuts
 
 
-def test_a_page_fed_in_pieces_has_the_tree_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+@fuzz(300, seed=SEEDS)
+def test_a_page_fed_in_pieces_has_the_tree_of_the_whole(seed: int) -> None:
     assert tree_builder.READABLE, "selectolax shows Lexbor's functions on every machine that runs the tests"
-    monkeypatch.setattr(tree_builder, "_MIN_PIECE", 5)
-    limits = Limits(depth=30)
-    compared = 0
-    for number in _seeds():
-        markup = generate_markup(random.Random(number)).encode()
-        flags: set[str] = set()
-        built = build_tree(markup, limits, flags)
-        if not flags:
-            compared += 1
-            assert built.tree.html == LexborHTMLParser(markup, scripting=True).html, (number, markup)
-    assert compared > 50
+    markup = generate_markup(random.Random(seed)).encode()
+    flags: set[str] = set()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tree_builder, "_MIN_PIECE", 5)
+        built = build_tree(markup, Limits(depth=30), flags)
+    assert flags or built.tree.html == LexborHTMLParser(markup, scripting=True).html

@@ -5,11 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import random
 import resource
-from dataclasses import replace
 
 import pytest
 
-from cc_pipeline.documents.page import ParseOptions
+from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline_tests.documents.pages import page
 
@@ -35,8 +34,7 @@ def _taken(seed: int) -> tuple[int, int, list[int]]:
     dice = random.Random(seed)
     some = "".join(dice.choices(dice.sample(_PIECES, 4), k=dice.randint(1, 40)))
     body = "<body>" + some * (_BYTES // len(some.encode()))
-    options = ParseOptions(main_content=dice.choice(("fast", "auto")), markdown=True)
-    options = replace(options, limits=replace(options.limits, text_chars=200_000))
+    options = ParseOptions(limits=Limits(text_chars=200_000), markdown=True)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     text = parse_page(page(body), options).text or {}
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

@@ -48,14 +48,6 @@ def test_json_gives_its_strings_in_order() -> None:
     assert text_of("[" * 200_000, "application/json")[::3] == ("text", ["json_invalid"])
 
 
-@pytest.mark.parametrize("mime", ["text/html; charset=utf-8", "text/plain", None])
-def test_a_sitemap_is_known_by_its_root_whatever_its_label(mime: str | None) -> None:
-    found = parse_page(page(SITEMAP, mime=mime))
-    assert found.text is not None
-    assert (found.text["text_type"], found.links[0].url) == ("sitemap", "https://example.com/a?x=1&y=2")
-    assert "parsed_as" not in found.metadata
-
-
 def test_a_page_labelled_as_a_feed_is_read_as_a_page() -> None:
     found = parsed("<!DOCTYPE html><html><title>T</title><a href=x>one<br>two</a></html>", "application/rss+xml")
     assert found.text is not None

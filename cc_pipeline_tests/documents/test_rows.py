@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import duckdb
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
 
 from cc_pipeline.capture_columns import KEY_NAMES
 from cc_pipeline.documents.document2012.json import failed_page
@@ -41,17 +37,6 @@ def test_every_capture_has_one_metadata_row_and_batches_fit_their_schema(batches
         assert batch.schema.names[: len(KEY_NAMES)] == list(KEY_NAMES), name
 
 
-def test_links_are_nested_in_content_and_flat_in_page_links(batches: dict[str, pa.RecordBatch]) -> None:
-    nested = [row["content"]["links"] if row["content"] else None for row in batches["page_metadata"].to_pylist()]
-    assert [len(links) if links is not None else None for links in nested] == [4, None, None, None, None, 1]
-    flat = batches["page_links"].to_pylist()
-    own = [row for row in flat if row["item_index"] is None]
-    assert [row["link_url"] for row in own] == [link["url"] for links in nested if links for link in links]
-    assert [row["link_index"] for row in own] == [0, 1, 2, 3, 0]
-    inside = [row for row in flat if row["item_index"] is not None]
-    assert {row["url"] for row in inside} == {"https://example.com/feed", "https://www.example.com/dir/page.html?q=1"}
-
-
 def test_no_pages_give_empty_batches() -> None:
     assert {name: batch.num_rows for name, batch in to_record_batches([]).items()} == dict.fromkeys(SCHEMAS, 0)
 
@@ -62,22 +47,3 @@ def test_half_surrogates_become_replacement_characters() -> None:
     assert text["json_ld_types"] == ["\ufffd"]
     odd.metadata["http_headers"]["x"] = "a\ud800b"
     assert ("x", "a\ufffdb") in to_record_batches([odd])["page_metadata"].to_pylist()[0]["http_headers"]
-
-
-def test_delta_and_duckdb_read_them_back(batches: dict[str, pa.RecordBatch], tmp_path: Path) -> None:
-    connection = duckdb.connect()
-    for name, batch in batches.items():
-        table = pa.Table.from_batches([batch])
-        write_deltalake(tmp_path / name, table, partition_by=["crawl"])
-        assert DeltaTable(tmp_path / name).to_pyarrow_table().sort_by("url").num_rows == batch.num_rows
-        files = DeltaTable(tmp_path / name).file_uris()
-        found = connection.execute("select count(*) from read_parquet(?, hive_partitioning = true)", [files])
-        assert found.fetchall() == [(batch.num_rows,)]
-    files = DeltaTable(tmp_path / "page_metadata").file_uris()
-    query = """
-        select http_headers['content-type'], archiveInfo.arcFileParition, len(content.links),
-               content.meta_tags[1].attributes['name'], content.links[3].attributes['rel']
-        from read_parquet(?, hive_partitioning = true) where content.type = 'html-doc' and len(content.links) = 4"""
-    assert connection.execute(query, [files]).fetchall() == [
-        ("text/html; charset=utf-8", 3, 4, "description", "nofollow")
-    ]

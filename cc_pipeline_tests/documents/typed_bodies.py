@@ -1,20 +1,15 @@
-"""Answers of any Content-Type with any body, each labelled with the words that a reader would see in it.
-
-``python -m cc_pipeline_tests.documents.typed_bodies 100000`` parses so many and prints what was lost, by type and body.
-"""
+"""Answers of any Content-Type with any body, each labelled with the words that a reader would see in it."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import random
-import sys
-from collections import Counter
 from typing import NamedTuple
 
-from cc_pipeline.documents.page import PageInput, ParseOptions
-from cc_pipeline.documents.parse import parse_page
+from cc_pipeline.documents.page import PageInput
 from cc_pipeline_tests.documents.pages import page
+from cc_pipeline_tests.documents.test_other import pdf
 
 #: Content-Types by what they say. ``None`` is no header.
 TYPES: dict[str, tuple[str | None, ...]] = {
@@ -63,40 +58,15 @@ DETECTED = {
     "empty": "application/octet-stream",
 }
 _MARKS = {"utf-8": b"\xef\xbb\xbf", "utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}
-_OPTIONS = ParseOptions(main_content="none", language=False, text_simhash=False)
-#: Flags that say why a body, or a part of it, was not read.
-EXCUSES = frozenset("text_unread binary_content feed_unreadable feed_malformed xml_malformed xml_unreadable".split())
 _SYLLABLES = "ba co du fe gi ha jo ku le mi no pu ra se ti vo wu xa ye zi".split()
 
 
 class Answer(NamedTuple):
-    """A capture; ``type_kind`` and ``body_kind`` are the generator's; ``words`` are those that can be read in it."""
+    """A capture; ``body_kind`` is the generator's; ``words`` are those that can be read in it."""
 
     page: PageInput
-    type_kind: str
     body_kind: str
     words: tuple[str, ...]
-
-
-def _pdf(words: str) -> bytes:
-    stream = f"BT /F1 12 Tf 72 720 Td ({words}) Tj ET".encode()
-    objects = [
-        b"<</Type/Catalog/Pages 2 0 R>>",
-        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
-        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>",
-        b"<</Length %d>>stream\n%b\nendstream" % (len(stream), stream),
-        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
-    ]
-    body, places = b"%PDF-1.4\n", []
-    for number, each in enumerate(objects, 1):
-        places.append(len(body))
-        body += b"%d 0 obj%b endobj\n" % (number, each)
-    table = b"".join(b"%010d 00000 n \n" % place for place in places)
-    end = b"xref\n0 6\n0000000000 65535 f \n%btrailer<</Size 6/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF" % (
-        table,
-        len(body),
-    )
-    return body + end
 
 
 def _markup(chance: random.Random, words: list[str]) -> str:
@@ -145,7 +115,7 @@ def _file_body(chance: random.Random, kind: str, words: list[str]) -> bytes:
     noise = chance.randbytes(chance.randint(40, 400))
     match kind:
         case "pdf":
-            return _pdf(" ".join(words))
+            return pdf([" ".join(words)])
         case "png":
             return b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\2\0\0\0" + noise
         case "gif":
@@ -165,8 +135,7 @@ _FILES = ("pdf", "png", "gif", "jpeg", "zip", "empty")
 def generate_answer(chance: random.Random) -> Answer:
     """An answer with status 200."""
     words = ["".join(chance.choices(_SYLLABLES, k=4)) for _ in range(chance.randint(2, 6))]
-    type_kind = chance.choice(list(TYPES))
-    content_type = chance.choice(TYPES[type_kind])
+    content_type = chance.choice(TYPES[chance.choice(list(TYPES))])
     kind = chance.choice(_FILES) if chance.random() < 0.25 else chance.choice(_TEXTS)
     headers: list[tuple[str, str]] = []
     is_program = content_type in ("text/css", "application/javascript", "text/javascript")
@@ -185,49 +154,6 @@ def generate_answer(chance: random.Random) -> Answer:
     detected = chance.choice((None, None, DETECTED[kind], DETECTED[kind], "application/octet-stream", "text/plain"))
     return Answer(
         page(body, content_type, headers=headers, mime_detected=detected),
-        type_kind,
         kind,
         tuple(words) if kind == "pdf" or (kind in _TEXTS and not is_program) else (),
     )
-
-
-class Reading(NamedTuple):
-    """What became of an answer: the flags that say why words were not read, the words that no row has, its text."""
-
-    excuses: tuple[str, ...]
-    lost: tuple[str, ...]
-    text: str | None
-
-
-def read_answer(answer: Answer) -> Reading:
-    """Parses an answer."""
-    parsed = parse_page(answer.page, _OPTIONS)
-    text = parsed.text or {}
-    rows = [text.get("title"), text.get("text"), *(link.url for link in parsed.links)]
-    read = " ".join(row for row in rows if row)
-    return Reading(
-        tuple(flag for flag in parsed.metadata.get("flags") or () if flag in EXCUSES),
-        tuple(word for word in answer.words if word not in read),
-        text.get("text"),
-    )
-
-
-def main(count: int) -> None:
-    """Parses answers; prints for which types and bodies words were lost without a flag, and how often with which."""
-    chance = random.Random(46)
-    silent: Counter[tuple[str, str]] = Counter()
-    excused: Counter[str] = Counter()
-    for _ in range(count):
-        answer = generate_answer(chance)
-        reading = read_answer(answer)
-        if reading.lost and reading.excuses:
-            excused[" ".join(reading.excuses)] += 1
-        elif reading.lost:
-            silent[answer.type_kind, answer.body_kind] += 1
-            print(answer.page.http_headers, answer.page.mime_detected, answer.page.payload[:80])
-    print(f"{count} answers; words lost without a flag: {silent.total()} {dict(silent)}")
-    print(f"with a flag: {excused.total()} {dict(excused)}")
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

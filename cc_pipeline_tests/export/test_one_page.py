@@ -16,34 +16,19 @@ from cc_pipeline.api.captures import Page
 from cc_pipeline.documents import parse
 from cc_pipeline.documents.batch import pool
 from cc_pipeline.documents.batch.worker import Input
-from cc_pipeline.documents.page import Limits, PageInput, ParseOptions
+from cc_pipeline.documents.page import PageInput
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.export import capture_forms
 from cc_pipeline.records.pages import page_of
 from cc_pipeline_tests.world import NEW, Bucket
 
-#: Seconds of processor time that a page may take here.
-SECONDS = 3.0
-
-
 GZIPPED = (("Content-Type", "text/html"), ("Content-Encoding", "gzip"))
-
-
-class _Hanging(tuple[tuple[str, str], ...]):
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        while True:
-            pass
 
 
 class _Crashing(tuple[tuple[str, str], ...]):
     def __iter__(self) -> Iterator[tuple[str, str]]:
         os.kill(os.getpid(), signal.SIGSEGV)
         return super().__iter__()
-
-
-def hanging(item: Any, failure: str | None = None) -> Input:
-    made = page_of(item, failure)
-    return replace(made, http_headers=_Hanging()) if isinstance(made, PageInput) else made
 
 
 def crashing(item: Any, failure: str | None = None) -> Input:
@@ -55,11 +40,7 @@ def crashing(item: Any, failure: str | None = None) -> Input:
 def page(bucket: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """A page of a notebook."""
 
-    def options(extractor: str) -> ParseOptions:
-        return ParseOptions(main_content="fast", markdown=True, limits=Limits(seconds=SECONDS))
-
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    monkeypatch.setattr(capture_forms, "_options", options)
     url = next(one.url for one in bucket[1].captures_of(NEW, domain="example.com", subset="warc") if one.kind == "html")
     home = cc_pipeline.open(tmp_path_factory.mktemp("none") / "home", source=str(bucket[0]), quiet=True)
     yield home.get(url, crawls=NEW)
@@ -87,14 +68,11 @@ def test_a_body_is_unpacked_to_the_bound_in_the_process_that_asks(page: Page, mo
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(
-    ("reader", "why"),
-    [(hanging, f"more than {SECONDS:g} s of processor time"), (crashing, "parser process ended by SIGSEGV")],
-)
 def test_a_page_that_no_parser_gets_through_is_an_error_of_its_bytes(
-    page: Page, monkeypatch: pytest.MonkeyPatch, reader: Any, why: str
+    page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(capture_forms, "page_of", reader)
+    why = "parser process ended by SIGSEGV"
+    monkeypatch.setattr(capture_forms, "page_of", crashing)
     with pytest.raises(DataFault, match=why) as raised:
         page.text  # noqa: B018
     assert (raised.value.kind, raised.value.source) == (DataKind.PARSER_BROKE, page._nearest.row["warc_filename"])

@@ -43,7 +43,7 @@ def test_a_set_called_by_its_name_is_told_of_by_its_members(bucket: Bucket, tmp_
     counts = [len(bucket[1].captures_of(NEW, domain=name, subset="warc")) for name in members]
     assert [(one.definition, one.outcome, one.of, one.captures) for one in found] == [
         *((name, "found", "set-press", count) for name, count in zip(members, counts, strict=True)),
-        ("nowhere.example", "empty", "set-press", 0),
+        ("nowhere.example", "not found", "set-press", 0),
     ]
     publish(workspace)
     with open_home_publication(workspace.settings) as connection:
@@ -53,8 +53,8 @@ def test_a_set_called_by_its_name_is_told_of_by_its_members(bucket: Bucket, tmp_
             assert (published.targets, published.crawls) == (provenance.targets, provenance.crawls)
     assert all(one.path_list and one.indexes for one in provenance.crawls)
     block(workspace, [parse_target("nowhere.example")])
-    assert gather("set:press").targets[-1].outcome == "refused"
-    assert [one.outcome for one in gather("elsewhere.example").targets] == ["not here"]
+    assert gather("set:press").targets[-1].outcome == "blocked"
+    assert [one.outcome for one in gather("elsewhere.example").targets] == ["not looked up"]
 
 
 def read_papers(out: Path) -> tuple[dict[str, Any], list[dict[str, str]]]:
@@ -125,14 +125,6 @@ def test_rows_that_go_while_an_export_is_written_are_an_error(
     with pytest.raises(EnvironmentFault, match=f"the rows of .* in {NEW} changed or are missing"):
         export(workspace.settings, out, [domain], allow_missing=True)
     assert not out.exists()
-
-
-def test_pages_are_told_of_what_is_counted_by_registered_domain_alone() -> None:
-    named = ("example.com", "example.co.uk", "blog.example.com", "example.com where status=200", "host:example.com",
-             "co.uk", "192.0.2.1")  # fmt: skip
-    before = Provenance(targets=tuple(TargetOutcome(name, "found") for name in named))
-    after = before.with_pages({"example.com": 3})
-    assert [one.pages for one in after.targets] == [3, 0, None, None, None, None, None]
 
 
 def test_papers_of_an_earlier_export_go_and_files_of_others_stay(tmp_path: Path) -> None:

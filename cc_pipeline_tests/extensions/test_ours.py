@@ -5,28 +5,22 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import dagster as dg
 import pytest
-import typer
 
 from cc_pipeline.children import run, whole_environment
-from cc_pipeline.cli.app import build_app, find_commands
+from cc_pipeline.cli.app import find_commands
 from cc_pipeline.defs.build import build_home
 from cc_pipeline.defs.home_namespace import OWN_HOME, HomeNamespace
-from cc_pipeline.duck import connect
 from cc_pipeline.export.formats import FORMATS
 from cc_pipeline.extension import PACKAGE, Extension, extensions
 from cc_pipeline.publish.macros import MACROS
-from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.publish.views import Blocked, Sharing, publication_views
-from cc_pipeline.settings import load_settings
 from cc_pipeline.settings.all_settings import ProcessSettings, Settings
 from cc_pipeline.settings.declaration import declarations
 from cc_pipeline.settings.reading import settings_of_extensions
 from cc_pipeline.workspace.tables import all_tables
-from cc_pipeline.workspace.workspace import open_workspace
 
 #: Libraries that take longer to load than a command that prints its help may take.
 _HEAVY = ("dagster", "pyarrow", "duckdb", "numpy", "deltalake", "boto3", "pyspark", "jinja2")
@@ -78,7 +72,7 @@ def test_maintenance_and_purges_find_the_rows_of_each_table(extension: Extension
     for table in extension.tables():
         columns = {*table.schema.names}
         assert columns >= {*table.slice_columns, *table.sort_by, *table.provenance_columns}, table.name
-        assert "target" not in columns or table.has_targets or table.removed_with == "nothing", table.name
+        assert "target" not in columns or table.has_targets or table.is_of_files, table.name
         if table.has_targets:
             assert table.stage is not None, table.name
             assert table.name in table.stage.tables, table.name
@@ -93,34 +87,6 @@ def test_each_column_of_a_table_has_a_note(extension: Extension) -> None:
         columns = tables[table.name].metadata["dagster/column_schema"].columns
         assert [column.name for column in columns] == table.schema.names, "no asset has the notes of a table"
         assert [column.name for column in columns if not (column.description or "").strip()] == []
-
-
-def test_each_view_and_each_of_its_columns_has_a_comment(tmp_path: Path) -> None:
-    (tmp_path / "source").mkdir()
-    with open_workspace(load_settings({}, source=str(tmp_path / "source"), home=str(tmp_path / "home"))) as empty:
-        publish_warehouse(empty)
-        published = empty.settings.published_path
-    with connect(published, read_only=True) as connection:
-        columns = connection.execute(
-            "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE schema_name = 'main'"
-        ).fetchall()
-        views = connection.execute(
-            "SELECT view_name, comment FROM duckdb_views() WHERE schema_name = 'main' UNION ALL "
-            "SELECT table_name, comment FROM duckdb_tables() WHERE schema_name = 'main'"
-        ).fetchall()
-    own_views = {view.name for extension in extensions() for view in extension.views() if "." not in view.name}
-    assert {view for view, comment in views if comment} >= own_views
-    assert [f"{view}.{column}" for view, column, note in columns if view in own_views and not note] == []
-
-
-@each_extension
-def test_each_command_has_help(extension: Extension) -> None:
-    tree = typer.main.get_command(build_app())
-    for name in extension.commands():
-        command = tree.commands[name]  # type: ignore[attr-defined]
-        assert command.get_short_help_str(), name
-        for subcommand_name, subcommand in getattr(command, "commands", {}).items():
-            assert subcommand.get_short_help_str(), f"{name} {subcommand_name}"
 
 
 def test_their_definitions_have_the_prefix_of_a_home() -> None:

@@ -1,9 +1,7 @@
 """Random sequences of commands of two homes on one lake, with kills, lost answers, other homes in the middle and long
 stops, against a model of what must be published: nothing lost, doubled, stale, or green with nothing.
 
-    python -m cc_pipeline_tests.extraction.sequences FIRST COUNT [SECONDS [s3]]
-
-With ``s3`` the lake is in a mock of S3 on loopback.
+    python -m cc_pipeline_tests.extraction.sequences FIRST COUNT [SECONDS]
 """
 
 from __future__ import annotations
@@ -15,12 +13,11 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import duckdb
@@ -46,7 +43,6 @@ from cc_pipeline.testing.mini_crawl.spec import TEST
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import close_all
-from cc_pipeline_tests.motoserver import CREDENTIALS, moto_server
 from cc_pipeline_tests.thresholds import SMALL_ENGINE, shrunk
 from cc_pipeline_tests.world import ARC, NEW, OLD, Killed, harvest, publish, workspace_of
 
@@ -74,7 +70,8 @@ At: TypeAlias = tuple[str, str, str]
 class Step:
     """A command of a ``home``. ``fate`` is what happens at its commit of number ``commit``: it is killed ``before`` or
     ``behind`` it, its answer is ``lost``, the ``other`` step happens (``crossed``), or it is ``stopped`` for long: the
-    target is purged, and ``again`` added and run, and rows that no longer count are dropped."""
+    target is purged, and ``again`` added and run, and rows that no longer count are dropped. ``via`` names the index of
+    a WARC year."""
 
     home: int
     command: str
@@ -85,6 +82,7 @@ class Step:
     commit: int = 0
     other: Step | None = None
     again: bool = False
+    via: str = "auto"
 
     @property
     def target(self) -> Target:
@@ -109,6 +107,8 @@ def _step(draw: random.Random, home: int, crosses: Step | None = None) -> Step:
         text = draw.choice([one for one in TEXTS if parse_target(one).slug == crosses.target.slug])
     subsets = tuple(sorted(draw.sample(SUBSETS, draw.choice([1, 1, 2]))))
     step = Step(home, command, crawl, text, subsets, fate, draw.randint(1, 12), again=draw.random() < 0.5)
+    if crawl != ARC:
+        step = replace(step, via=draw.choice(["auto", "auto", "parquet", "zipnum"]))
     return step if fate != "crossed" else replace(step, other=_step(draw, 1 - home, step))
 
 
@@ -176,21 +176,20 @@ class Model:
 
 
 class Homes:
-    """Two homes on one lake, and the model of it. ``place`` are the settings of a lake outside of ``root``."""
+    """Two homes on one lake, and the model of it."""
 
-    def __init__(self, source: Path, root: Path, truth: MiniCrawlTruth, place: Mapping[str, str]) -> None:
+    def __init__(self, source: Path, root: Path, truth: MiniCrawlTruth) -> None:
         self._source, self._root = source, root
-        self._place = place or {"lake": str(root / "lake")}
         self.model = Model(truth)
         self.said: list[str] = []
 
-    def open(self, home: int, subsets: Collection[str] = ("warc",)) -> Workspace:
-        home_path = self._root / f"home{home}"
-        return workspace_of(self._source, home_path, subsets=tuple(subsets), workers=1, **self._place)
+    def open(self, home: int, subsets: Collection[str] = ("warc",), via: str = "auto") -> Workspace:
+        home_path, lake = self._root / f"home{home}", str(self._root / "lake")
+        return workspace_of(self._source, home_path, subsets=tuple(subsets), index=via, workers=1, lake=lake)
 
     def do(self, step: Step) -> None:
         """Does a step and notes in the model what it said."""
-        workspace = self.open(step.home, step.subsets)
+        workspace = self.open(step.home, step.subsets, step.via)
         with workspace_closed(workspace), self._fated(step):
             {
                 "run": self._run,
@@ -415,9 +414,9 @@ def leases_run_out() -> Iterator[None]:
         yield
 
 
-def prepare(source: Path, root: Path, place: Mapping[str, str] = MappingProxyType({})) -> None:
+def prepare(source: Path, root: Path) -> None:
     """A lake and two homes on it, each of which has harvested all crawls."""
-    homes = Homes(source, root, MiniCrawlTruth(0, (), ()), place)
+    homes = Homes(source, root, MiniCrawlTruth(0, (), ()))
     for home in range(2):
         workspace = homes.open(home, SUBSETS)
         for crawl in (NEW, OLD, ARC):
@@ -425,21 +424,15 @@ def prepare(source: Path, root: Path, place: Mapping[str, str] = MappingProxyTyp
         workspace.close()
 
 
-def run_sequence(
-    source: Path, prepared: Path, truth: MiniCrawlTruth, seed: int, place: Mapping[str, str] = MappingProxyType({})
-) -> None:
-    """Does the steps of a seed. Raises ``AssertionError`` where anything is not as the model says; it prints the seed
-    and the steps before. A lake at a ``place`` is made first, one in a folder copied from ``prepared``."""
+def run_sequence(source: Path, prepared: Path, truth: MiniCrawlTruth, seed: int) -> None:
+    """Does the steps of a seed in a copy of ``prepared``. Raises ``AssertionError`` where anything is not as the model
+    says; it prints the seed and the steps before."""
     steps = steps_of(seed)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        root = Path(folder) / "all"
-        if place:
-            prepare(source, root, place)
-        else:
-            shutil.copytree(prepared, root)
+        root = Path(shutil.copytree(prepared, Path(folder) / "all"))
         for name in ("append", "swap"):
             patch.setattr(Lake, name, _commits(getattr(Lake, name)))
-        homes = Homes(source, root, truth, place)
+        homes = Homes(source, root, truth)
         number = -1
         try:
             for step in steps:
@@ -462,9 +455,9 @@ def run_sequence(
 
 def main() -> None:
     """Runs so many seeds from the first on, for so many seconds at most, and says which failed."""
-    first, count, seconds = (int(one) for one in (*sys.argv[1:4], 10**9)[:3])
+    first, count, seconds = (int(word) for word in (*sys.argv[1:4], 10**9)[:3])
     failed, done, started = [], 0, time.monotonic()
-    with tempfile.TemporaryDirectory() as folder, _lake_place("s3" in sys.argv[4:]) as place:
+    with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "bucket"
         truth = ensure(source, TEST)
         prepare(source, Path(folder) / "all")
@@ -474,23 +467,11 @@ def main() -> None:
             done += 1
             try:
                 with shrunk():
-                    run_sequence(source, Path(folder) / "all", truth, seed, place(seed))
+                    run_sequence(source, Path(folder) / "all", truth, seed)
             except Exception:
                 traceback.print_exc()
                 failed.append(seed)
             print(f"{done} sequences, failed: {failed}", flush=True)
-
-
-@contextmanager
-def _lake_place(on_s3: bool) -> Iterator[Callable[[int], Mapping[str, str]]]:
-    """The place of the lake of each seed: none is a folder beside the homes."""
-    if not on_s3:
-        yield lambda _: {}
-        return
-    with pytest.MonkeyPatch.context() as patch, moto_server("lake") as endpoint:
-        for name, text in CREDENTIALS.items():
-            patch.setenv(name, text)
-        yield lambda seed: {"lake": f"s3://lake/{seed}", "lake_endpoint": endpoint, "publish": "copy"}
 
 
 if __name__ == "__main__":

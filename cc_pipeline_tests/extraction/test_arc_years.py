@@ -19,11 +19,8 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.extraction.plan import Index
-from cc_pipeline.extraction.slice_state import Lookup
 from cc_pipeline.index.locator import UNION, NoSuchIndex
 from cc_pipeline.lake.slice import LOCATE
-from cc_pipeline.records.range_plan import FetchEstimate
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.indexes import write_cdx
 from cc_pipeline.testing.mini_crawl.spec import TEST, CrawlSpec
@@ -102,18 +99,6 @@ def test_a_set_that_both_located_asks_both_for_its_new_member(years: Bucket, tmp
     assert found["captures"] == sum(len(years[1].captures_of(ARC, domain=domain)) for domain in (SITE, OTHER))
 
 
-def test_a_cdx_that_fails_leaves_nothing_behind_and_is_asked_again(years: Bucket, tmp_path: Path) -> None:
-    with FaultServer(years[0], rules=[Rule("500", "cc-index/*", times=None)]) as server:
-        workspace = workspace_of(server.url, tmp_path)
-        with pytest.raises(RangeFault) as raised:
-            locate_captures(workspace, ARC, [SITE])
-        assert raised.value.kind is FaultKind.SERVER_ERROR
-        assert notes_of(workspace, LOCATE) == workspace.lake.read("captures").to_pylist() == []
-        server.set_rules([])
-        assert locate_captures(workspace, ARC, [SITE]).rows == len(years[1].captures_of(ARC, domain=SITE))
-        assert note(workspace, SITE)["located_by"] == UNION
-
-
 def test_a_cdx_that_alone_is_refused_is_asked_for_once(years: Bucket, tmp_path: Path) -> None:
     """As by a bucket that has the tree, and says 403 for what it lacks."""
     with FaultServer(years[0], rules=[Rule("403", "*cluster.idx", times=None)]) as server:
@@ -130,25 +115,6 @@ def test_a_cdx_that_alone_is_refused_is_asked_for_once(years: Bucket, tmp_path: 
             assert raised.value.kind is FaultKind.FORBIDDEN
         server.set_rules([])
         assert locate_captures(workspace, OF_2009, [SITE]).rows == len(years[1].captures_of(OF_2009, domain=SITE))
-
-
-def test_versions_of_indexes_that_answered_together_are_compared_one_by_one() -> None:
-    price = FetchEstimate(9, 0, 0, 0, 0)
-    found = Lookup(UNION, "t1+z1", "d", True, 9, price)
-    for versions, same in (
-        ({}, True),
-        ({"btree": "t1"}, True),
-        ({"btree": "t1", "zipnum": "z1"}, True),
-        ({"btree": "t2"}, False),
-        ({"btree": "t1", "zipnum": "z2"}, False),
-        ({"parquet": "p1"}, True),
-    ):
-        assert Index(versions).is_unchanged(found) is same
-    assert Index({"btree": "t1", "parquet": "p"}).version_of(UNION, "z1") == "t1+z1"
-    assert Index({"parquet": "p"}).version_of("parquet", "") == "p"
-    assert Index({"btree": "published"}).is_unchanged(Lookup("zipnum", "z1", "d", True, 9, price))
-    assert Index({"btree": "published"}).is_unchanged(Lookup("btree", "", "d", True, 9, price)), "nobody noted it"
-    assert not Index({"btree": "another"}).is_unchanged(Lookup("btree", "published", "d", True, 9, price))
 
 
 @needs_corpus

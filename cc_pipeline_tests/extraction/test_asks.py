@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from cc_pipeline.checks.tables import missing_captures_verdict
-from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction import fetch as fetch_stage
 from cc_pipeline.extraction.fetch import fetch_captures
@@ -165,21 +164,6 @@ def test_no_ask_of_an_ill_source_counts_and_the_message_names_the_way_out(
     assert (refusal, report.per_target[SITE]["fetched"]) == (None, len(mine))
 
 
-def test_a_source_that_lies_alike_for_two_days_is_healed_by_a_sound_one(
-    home: Home, server: FaultServer, mine: list[Capture]
-) -> None:
-    for _ in range(2):
-        server.set_rules([])
-        home.run(OTHER)
-        server.set_rules(archives("bit_each"))
-        home.run(max_lost=1.0)
-        home.wait(23)
-    assert (home.note()["pending"], home.note()["lost"]) == (len(mine), 0)
-    server.set_rules([])
-    assert home.run()[1] is None
-    assert home.note()["fetched"] == len(mine)
-
-
 def test_records_of_files_of_ones_own_are_no_proof_of_the_source(
     home: Home, server: FaultServer, bucket: Bucket, mine: list[Capture]
 ) -> None:
@@ -194,20 +178,6 @@ def test_records_of_files_of_ones_own_are_no_proof_of_the_source(
     assert (home.note()["pending"], home.note()["asks"]) == (len(mine), 0)
 
 
-def test_a_target_takes_over_the_asks_of_another(home: Home, server: FaultServer, mine: list[Capture]) -> None:
-    file = mine[0].warc_filename
-    lost = sum(one.warc_filename == file for one in mine)
-    server.set_rules([Rule("404", times=None, key=f"*{file}")])
-    for _ in range(2):
-        home.run()
-        home.wait(24)
-    workspace = home.workspace()
-    workspace.register_targets([parse_target(f"set:own = {SITE}")])
-    locate_captures(workspace, CRAWL, ["set-own"])
-    fetch_captures(workspace, CRAWL, ["set-own"])
-    assert (home.note("set-own")["lost"], home.note()["pending"]) == (lost, lost)
-
-
 def test_a_damaged_note_of_the_last_good_record_is_none(home: Home, server: FaultServer, mine: list[Capture]) -> None:
     home.run(OTHER)
     server.set_rules([Rule("404", times=None, key=f"*{mine[0].warc_filename}")])
@@ -216,33 +186,6 @@ def test_a_damaged_note_of_the_last_good_record_is_none(home: Home, server: Faul
         note.write_bytes(damage)
         home.run(max_lost=1.0)
     assert home.note()["asks"] == 1
-
-
-def test_asks_outlive_the_bytes_that_came_instead(home: Home, server: FaultServer, mine: list[Capture]) -> None:
-    server.set_rules([Rule("bit_each", times=None, key=f"*{mine[0].warc_filename}")])
-    for day in (1, 2, 3, 4):
-        home.run()
-        quarantined = list(home.folder.rglob("*.quarantine"))
-        assert quarantined or day == 4
-        for file in quarantined:
-            file.unlink()
-        note = home.note()
-        assert (note["asks"] if note["pending"] else 3) == min(3, day)
-        home.wait(24)
-    assert home.note()["lost"] > 0
-    assert not home.run()[2]
-
-
-def test_payloads_with_another_digest_are_fetched_counted_and_shown(
-    home: Home, server: FaultServer, mine: list[Capture]
-) -> None:
-    server.set_rules(archives("login_page"))
-    report, refusal, _ = home.run()
-    assert refusal is None
-    assert report.per_target[SITE]["fetched"] == report.per_target[SITE]["payloads other than indexed"] == len(mine)
-    verdict = missing_captures_verdict(home.workspace().lake)
-    assert (verdict.severity, verdict.metrics["payloads other than indexed"]) == ("ok", len(mine))
-    assert home.run()[2] == 0
 
 
 def test_a_home_that_judges_digests_otherwise_makes_nothing_of_another_due(bucket: Bucket, tmp_path: Path) -> None:

@@ -114,24 +114,6 @@ def test_a_block_takes_captures_however_sets_are_divided(
             assert {(row["warc_filename"], row["warc_record_offset"]) for row in mine} == expected, (slug, off)
 
 
-@pytest.mark.process
-def test_what_a_wider_block_takes_goes_whoever_else_is_blocked(
-    bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path
-) -> None:
-    workspace = workspace_of(bucket[0], tmp_path / "home")
-    harvest(workspace)
-    narrow = f"host:www.{SITE}"
-    for target in (SITE, narrow, f"set:alone = {SITE}, {narrow}", SET):
-        extract(workspace, target)
-        assert SITE in held(workspace, target)
-    block(workspace, [parse_target(SITE)])
-    for target in (SITE, narrow, f"set:alone = {SITE}, {narrow}", SET):
-        extract(workspace, target)
-        # what the blocked site itself has here stays until it is purged; all others lose its captures
-        assert (SITE in held(workspace, target)) is (target == SITE), target
-        assert parse_target(target).slug in plan_crawl(workspace, NEW, [parse_target(target).slug]).current_targets
-
-
 def test_a_list_that_cannot_be_read_stops_everything(bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path) -> None:
     workspace = workspace_of(bucket[0], tmp_path / "home")
     block(workspace, [parse_target(SITE)])

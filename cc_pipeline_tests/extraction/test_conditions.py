@@ -105,24 +105,6 @@ def test_a_subset_is_a_condition(bucket: Bucket, tmp_path: Path) -> None:
     assert [row["target"].rpartition("~")[2] for row in rows] == ["robotstxt"]
 
 
-def test_a_divided_set_keeps_its_condition(bucket: Bucket, tmp_path: Path) -> None:
-    workspace = harvested(bucket[0], tmp_path)
-    others = ", ".join(f"nobody{number}.example" for number in range(80))
-    target = parse_target(f"set:many = {SITE}, {others} where status=200 and mime=text/html")
-    located, _, _ = extract(workspace, target.definition)
-    truth = [
-        c
-        for c in bucket[1].captures_of(NEW, subset="warc", domain=SITE)
-        if c.content_mime_detected == "text/html" and c.fetch_status == 200
-    ]
-    assert located.rows == len(truth) > 0
-    found = definitions.read_targets(workspace.lake, [target.slug])[target.slug]
-    assert (found.where, found.value, {m.slug for m in found.members}) == (
-        target.where, "many", {m.slug for m in target.members},
-    )  # fmt: skip
-    assert plan_crawl(workspace, NEW, [target.slug]).plan.slice_plans == ()
-
-
 def test_a_page_tells_the_parts_of_its_url() -> None:
     schemas = {spec.name: spec.schema for spec in CORE_TABLES}
     rows = [

@@ -8,10 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cc_pipeline.commoncrawl.crawls import key_rule
-from cc_pipeline.commoncrawl.surt import KeyRule, surt_key
-from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.extraction.nearest_capture import find_nearest_capture
+from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.testing.mini_crawl import visits
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
@@ -70,13 +67,3 @@ def test_a_page_of_two_crawls_is_one(escaped: Bucket, tmp_path: Path) -> None:
     both = kinds.get("same", set()) | kinds.get("changed", set())
     assert len([key for key in both if "%e4" in key or "%c3%ce" in key]) > 5
     assert seen <= len(truth[BEFORE] | truth[AFTER])
-
-
-def test_a_capture_is_found_by_url_and_time_in_the_home(escaped: Bucket, tmp_path: Path) -> None:
-    workspace = workspace_of(escaped[0], tmp_path / "home", index="zipnum")
-    truth = [one for one in escaped[1].captures_of(BEFORE, subset="warc") if "%E4" in one.url or "%C3%CE" in one.url]
-    assert key_rule(BEFORE) is KeyRule.UNTIL_2024
-    url = truth[0].url
-    extract(workspace, SITE, crawl=BEFORE)
-    moment = truth[0].fetch_time
-    assert find_nearest_capture(workspace, parse_target(f"url:{url}"), (moment, moment)).stored

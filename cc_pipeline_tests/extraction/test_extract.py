@@ -9,17 +9,15 @@ from urllib.parse import urlsplit
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
+from cc_pipeline.errors import Incomplete, PlaceFault, UserInputError
 from cc_pipeline.extraction import run as module
 from cc_pipeline.extraction.engine import LOCAL, Engine, LocalEngine
-from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.run import TABLES, PartitionResult, extract
 from cc_pipeline.lake.slice import FETCH, PARSE, StageReport
-from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import NEW, OLD, Bucket, harvested, notes_of, slice_row, workspace_of
+from cc_pipeline_tests.world import NEW, Bucket, harvested, notes_of, slice_row, workspace_of
 
 
 def made(
@@ -60,16 +58,6 @@ def test_a_target_that_means_nothing_and_one_that_is_too_dear_fail_alone(bucket:
     assert all(one.reports["records"].per_target[slug]["written:records"] == 0 for slug, one in again.items())
 
 
-def test_a_refused_price_is_one_partitions(bucket: Bucket, tmp_path: Path) -> None:
-    workspace = harvested(bucket[0], tmp_path, max_bytes=100_000)
-    domains = sorted(bucket[1].domains())
-    found = made(workspace, domains)
-    dear = {slug for slug, one in found.items() if one.error is not None}
-    assert 0 < len(dear) < len(domains)
-    assert all(isinstance(found[slug].error, UserInputError) for slug in dear)
-    assert all(set(found[slug].reports) == set(TABLES) for slug in set(domains) - dear)
-
-
 @pytest.mark.process
 def test_what_a_source_gave_is_parsed_and_only_those_lack_that_it_did_not_serve(bucket: Bucket, tmp_path: Path) -> None:
     files: dict[str, list[str]] = {}
@@ -101,38 +89,6 @@ def test_what_a_source_gave_is_parsed_and_only_those_lack_that_it_did_not_serve(
         assert all(one.error is None for one in again.values())
 
 
-@pytest.mark.process
-def test_an_index_file_that_stays_refused_costs_the_targets_of_its_rows_alone(bucket: Bucket, tmp_path: Path) -> None:
-    domains = sorted(bucket[1].domains())
-    with FaultServer(bucket[0]) as server:
-        workspace = harvested(server.url, tmp_path, index="parquet")
-        workspace.register_targets([parse_target(domain) for domain in domains])
-        files = sorted(workspace.lake.read("index_manifest", {"crawl": NEW, "subset": "warc"})["path"].to_pylist())
-        server.set_rules([Rule("503", key=files[0], times=None)])
-        found = made(workspace, domains)
-        failed = {slug for slug, one in found.items() if one.error is not None}
-        assert 0 < len(failed) < len(domains)
-        assert all(set(found[slug].reports) == set(TABLES) for slug in set(domains) - failed)
-        server.set_rules([])
-        again = made(workspace_of(server.url, tmp_path, index="parquet"), sorted(failed))
-        assert all(one.error is None for one in again.values())
-
-
-def test_a_bug_meets_one_partition(workspace: Workspace, monkeypatch: pytest.MonkeyPatch, bucket: Bucket) -> None:
-    domains = sorted(bucket[1].domains())[:4]
-    bad = domains[2]
-
-    def broken(opened: Workspace, crawl: str, slugs: Sequence[str], **given: Engine) -> StageReport:
-        if bad in slugs:
-            raise RuntimeError("a bug")
-        return parse_records(opened, crawl, slugs, **given)
-
-    monkeypatch.setattr(module, "parse_records", broken)
-    found = made(workspace, domains)
-    assert [slug for slug, one in found.items() if one.error is not None] == [bad]
-    assert set(found[bad].reports) == {"captures", "records"}
-
-
 def test_a_place_that_takes_nothing_ends_it_and_what_was_done_is_told(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, bucket: Bucket
 ) -> None:
@@ -157,13 +113,6 @@ def test_a_place_that_takes_nothing_ends_it_and_what_was_done_is_told(
     assert domains[4] not in found
 
 
-def test_a_crawl_that_was_not_harvested_keeps_no_other_from_its_own(bucket: Bucket, workspace: Workspace) -> None:
-    domains = sorted(bucket[1].domains())[:3]
-    found = made(workspace, domains, OLD, NEW)
-    assert {key for key, one in found.items() if one.error is not None} == {f"{OLD}|{slug}" for slug in domains}
-    assert "harvest" in str(found[f"{OLD}|{domains[0]}"].error)
-
-
 def test_some_tables_alone(bucket: Bucket, workspace: Workspace) -> None:
     slug = "example.com"
     assert set(made(workspace, [slug], tables=["captures"])[slug].reports) == {"captures"}
@@ -176,34 +125,3 @@ def test_some_tables_alone(bucket: Bucket, workspace: Workspace) -> None:
     assert slice_row(workspace, PARSE, slug) is not None
     lacking = made(workspace, ["example.org"], tables=["page_text"])["example.org"]
     assert "has not been fetched" in str(lacking.error)
-
-
-def test_few_captures_are_done_together_and_many_apart(workspace: Workspace, bucket: Bucket) -> None:
-    domains = sorted(bucket[1].domains())[:4]
-    found = made(workspace, domains, engine=LocalEngine(captures=1))
-    sizes = {slug: len(one.reports["records"].per_target) for slug, one in found.items()}
-    many = [slug for slug in domains if len(bucket[1].captures_of(NEW, subset="warc", domain=slug)) > 1]
-    assert many
-    assert all(sizes[slug] == 1 for slug in many)
-    assert len({id(one.reports["captures"]) for one in found.values()}) == 1, "located together"
-
-
-def test_a_source_that_goes_away_is_found_out_once_and_not_for_each_partition(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slugs = [f"d{number}.example" for number in range(9)]
-    with FaultServer(bucket[0]) as server:
-        workspace = harvested(server.url, tmp_path)
-        workspace.register_targets([parse_target(slug) for slug in slugs])
-    calls: list[Sequence[str]] = []
-
-    def counted(opened: Workspace, crawl: str, some: Sequence[str], **given: Engine) -> StageReport:
-        calls.append(some)
-        return locate_captures(opened, crawl, some)
-
-    monkeypatch.setattr(module, "locate_captures", counted)
-    opened = workspace_of(server.url, tmp_path)
-    monkeypatch.setattr(RetryPolicy, "is_exhausted", lambda *_: True)
-    with pytest.raises(EnvironmentFault, match="unreachable"):
-        made(opened, slugs)
-    assert calls == [slugs]

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import PlaceFault
-from cc_pipeline.extraction import blocklist, fetch, group_state, locate, parse
+from cc_pipeline.extraction import fetch, parse
 from cc_pipeline.extraction.blocklist import block
 from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.extraction.engine import LocalEngine
@@ -32,7 +31,7 @@ from cc_pipeline.lake.slice import FETCH, LOCATE, PAGE_TABLES, PARSE, Slice
 from cc_pipeline.lake.slices import SlicesChanged, invalidate_slices
 from cc_pipeline.lake.target_definitions import delete_definitions
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.world import NEW, Bucket, Killed, harvest, slice_row, workspace_of
+from cc_pipeline_tests.world import NEW, Bucket, harvest, slice_row, workspace_of
 
 GOES, STAYS = "example.com", "example.org"
 BOTH, ONE = "set:some = example.com, example.org", "set:some = example.org"
@@ -98,62 +97,19 @@ def before_rows(table: str, does: Callable[[], object], times: int = 1) -> Itera
         yield
 
 
-@contextmanager
-def at_the_last_moment(number: int, does: Callable[[], object]) -> Iterator[None]:
-    """Has ``does`` happen once the commit of slices of that ``number`` has compared everything."""
-    real, left = Lake.swap, [number]
-
-    def swap(self: Lake, name: str, *given: Any, **named: Any) -> bool:
-        left[0] -= name == "slices"
-        if name == "slices" and left[0] == 0:
-            does()
-        return real(self, name, *given, **named)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Lake, "swap", swap)
-        yield
-
-
 @pytest.mark.matrix
+@pytest.mark.parametrize("change", ["block", "redefinition"])
 @pytest.mark.parametrize("table", STAGES)
-def test_what_is_blocked_while_a_run_is_at_it_is_not_kept(homes: Homes, table: str) -> None:
+def test_what_is_blocked_or_redefined_during_a_run_is_located_again(homes: Homes, table: str, change: str) -> None:
     one, two = homes
-    with before_rows(table, lambda: block(two, [parse_target(GOES)])):
+    changes = {
+        "block": lambda: block(two, [parse_target(GOES)]),
+        "redefinition": lambda: two.register_targets([parse_target(ONE)]),
+    }
+    with before_rows(table, changes[change]):
         [made] = run(one, BOTH)
     assert made.error is None
     assert urls(one)
-    assert not [url for url in urls(one) if GOES in url]
-    assert is_complete(one, "set-some")
-
-
-def test_a_block_counts_although_its_process_was_killed_behind_the_list(
-    homes: Homes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, two = homes
-    for number in range(blocklist._RETAINED_LISTS):
-        block(two, [parse_target(f"absent-{number}.example")])
-
-    def killed(_: str) -> None:
-        raise Killed
-
-    def block_and_die() -> None:
-        with pytest.raises(Killed):
-            block(two, [parse_target(GOES)])
-
-    monkeypatch.setattr(two.place, "delete", killed)
-    with before_rows("records", block_and_die):
-        [made] = run(one, BOTH)
-    assert made.error is None
-    assert not [url for url in urls(one) if GOES in url]
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("table", STAGES)
-def test_what_is_defined_anew_while_a_run_is_at_it_is_located_again(homes: Homes, table: str) -> None:
-    one, two = homes
-    with before_rows(table, lambda: two.register_targets([parse_target(ONE)])):
-        [made] = run(one, BOTH)
-    assert made.error is None
     assert not [url for url in urls(one) if GOES in url]
     assert is_complete(one, "set-some")
 
@@ -247,30 +203,6 @@ def test_a_run_does_not_undo_a_purge(homes: Homes, table: str) -> None:
     assert GOES not in one.lake.read("targets")["slug"].to_pylist()
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_a_commit_that_is_behind_a_purge_does_not_count(homes: Homes, number: int) -> None:
-    """The purge comes when the commit has compared everything."""
-    one, two = homes
-    with at_the_last_moment(number, lambda: delete_definitions(two.lake, [GOES])):
-        run(one, GOES)
-    assert [one.lake.read(name, {"target": GOES}).num_rows for name in TABLES] == [0] * len(TABLES)
-    assert slice_row(one, PARSE, GOES) is None
-
-
-@pytest.mark.parametrize("table", STAGES)
-def test_a_target_that_is_purged_and_added_again_is_made_for_the_new_one(homes: Homes, table: str) -> None:
-    one, two = homes
-
-    def replace_target() -> None:
-        delete_definitions(two.lake, [GOES])
-        two.register_targets([parse_target(GOES)])
-
-    with before_rows(table, replace_target):
-        [made] = run(one, GOES)
-    assert made.error is None
-    assert is_complete(one, GOES)
-
-
 @pytest.mark.parametrize("changes", [True, False])
 def test_a_lookup_and_a_refetch_from_one_state(homes: Homes, changes: bool) -> None:
     """Neither loses what the other committed, whether the lookup changes captures or not."""
@@ -295,42 +227,6 @@ def test_a_lookup_and_a_refetch_from_one_state(homes: Homes, changes: bool) -> N
     assert row.seq == (2 if changes else 3)
     run(one, ONE if changes else BOTH)
     assert is_complete(one, "set-some")
-
-
-@pytest.mark.parametrize("number", range(1, 4))
-def test_a_commit_whose_answer_was_lost_is_not_repeated(homes: Homes, number: int) -> None:
-    one, _ = homes
-    real, left = Lake.swap, [number]
-
-    def swap(self: Lake, table: str, *given: Any, **named: Any) -> bool:
-        is_done = real(self, table, *given, **named)
-        left[0] -= table == "slices"
-        return is_done and not (table == "slices" and left[0] == 0)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Lake, "swap", swap)
-        [made] = run(one, GOES)
-    assert made.error is None
-    rows = [slice_row(one, stage, GOES) for stage in (LOCATE, FETCH, PARSE)]
-    assert [row and row.seq for row in rows] == [1, 1, 1]
-    assert is_complete(one, GOES)
-
-
-@pytest.mark.parametrize("table", STAGES)
-def test_rows_whose_answer_was_lost_are_not_doubled_by_the_next_run(homes: Homes, table: str) -> None:
-    one, _ = homes
-    real = Lake.append
-
-    def append(self: Lake, name: str, files: Any) -> None:
-        real(self, name, files)
-        if name == table:
-            raise PlaceFault("the answer was lost", "Run it again.")
-
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(PlaceFault):
-        patch.setattr(Lake, "append", append)
-        run(one, GOES)
-    assert run(one, GOES)[0].error is None
-    assert is_complete(one, GOES)
 
 
 @pytest.mark.parametrize("stage", [LOCATE, FETCH])
@@ -362,26 +258,3 @@ def test_rows_that_are_dropped_while_a_stage_reads_them_do_not_become_none(
     (parse_records if stage is FETCH else fetch_captures)(one, NEW, [GOES])
     assert left == [0]
     assert is_complete(one, GOES)
-
-
-def test_a_group_reads_its_state_once_and_plans_each_stage_once(homes: Homes, monkeypatch: pytest.MonkeyPatch) -> None:
-    one, _ = homes
-    calls: Counter[str] = Counter()
-    for module, name in (
-        (group_state, "read_group_state"), (group_state, "read_slice_states"), (group_state, "read_versions"),
-        (group_state, "read_numbered_list"), (locate, "plan"), (fetch, "plan"), (parse, "plan"),
-    ):  # fmt: skip
-        monkeypatch.setattr(module, name, _counted(calls, f"{module.__name__}.{name}", getattr(module, name)))
-    assert [made.error for made in run(one, GOES, STAYS)] == [None, None]
-    plans = {name: calls.pop(name) for name in list(calls) if name.endswith(".plan")}
-    assert set(calls.values()) == {1}
-    # a lookup plans once more, for the cost of the fetch
-    assert sorted(plans.values()) == [1, 1, 2]
-
-
-def _counted(calls: Counter[str], name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-    def count(*given: Any, **named: Any) -> Any:
-        calls[name] += 1
-        return real(*given, **named)
-
-    return count

@@ -38,14 +38,9 @@ def test_each_target_is_in_one_outcome_and_only_the_bad_ones_fail() -> None:
     assert reported == set(SLUGS) - set(bad)
     assert len(calls) <= 1 + 2 * 2 * 6, "halved, not one by one"
     assert list(run_isolated(stage({}, calls), [])) == []
-
-
-def test_a_group_without_trouble_is_one_call() -> None:
-    calls: list[list[str]] = []
-    [outcome] = run_isolated(stage({}, calls), SLUGS)
-    assert calls == [SLUGS]
-    assert outcome.report is not None
-    assert outcome.report.rows == 64
+    calls.clear()
+    assert [len(one.slugs) for one in run_isolated(stage({}, calls), SLUGS)] == [64]
+    assert calls == [SLUGS], "a group without trouble is one call"
 
 
 def refusal(slugs: Sequence[str], reason: str) -> FetchIncomplete:
@@ -102,15 +97,9 @@ def throttled(key: str) -> Exception:
     return error
 
 
-def test_one_object_that_stays_refused_fails_its_target_alone() -> None:
-    bad = {"t07": throttled("cc-index/x.parquet")}
+@pytest.mark.parametrize("count", [1, 20])
+def test_an_object_that_stays_refused_fails_the_targets_that_need_it_and_not_the_others(count: int) -> None:
+    bad = dict.fromkeys(SLUGS[:count], throttled("cc-index/x.parquet"))
     outcomes = list(run_isolated(stage(bad, []), SLUGS))
     assert {slug: error for one in outcomes for slug, error in one.errors.items()} == bad
-    assert {slug for one in outcomes if one.report for slug in one.report.per_target} == set(SLUGS) - {"t07"}
-
-
-def test_an_object_that_many_targets_need_fails_them_and_not_the_others() -> None:
-    bad = dict.fromkeys(SLUGS[:20], throttled("cc-index/x.parquet"))
-    outcomes = list(run_isolated(stage(bad, []), SLUGS))
-    assert {slug: error for one in outcomes for slug, error in one.errors.items()} == bad
-    assert {slug for one in outcomes if one.report for slug in one.report.per_target} == set(SLUGS[20:])
+    assert {slug for one in outcomes if one.report for slug in one.report.per_target} == set(SLUGS[count:])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,13 +10,10 @@ import pyarrow.compute as pc
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.extraction import capture_buffer
 from cc_pipeline.extraction.capture_buffer import CaptureBuffer, CaptureTotals, SliceLookup
 from cc_pipeline.index.locator import CAPTURE_SCHEMA
 from cc_pipeline.lake import ordered
 from cc_pipeline.lake.slice import Slice
-from cc_pipeline.records import range_plan
-from cc_pipeline.records.locations import PLACE_NAME
 from cc_pipeline.records.range_plan import price_of
 from cc_pipeline_tests.world import NEW
 
@@ -85,33 +80,6 @@ def test_of_rows_of_one_place_that_one_stays_that_tells_more(tmp_path: Path, mon
     assert set(found["located_by"].to_pylist()) == {"parquet"}
     assert [summed[slice_].rows for slice_ in (FIRST, SECOND)] == [distinct, distinct]
     assert summed[SECOND].retained == 0
-
-
-@pytest.mark.process
-def test_five_times_the_captures_take_no_more_memory(tmp_path: Path) -> None:
-    # in a process of its own, since Arrow counts its bytes by process
-    code = f"from {__name__} import peaks; peaks({str(tmp_path)!r}, 20_000, 100_000)"
-    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    few, many = map(int, told.split())
-    assert 4 << 20 < few < 24 << 20
-    assert many < few + (4 << 20), "the rows beyond are 24 MB"
-
-
-def peaks(folder: str, *counts: int) -> None:
-    """Prints Arrow's bytes at the peak after each of so many captures of a target were taken and given."""
-    ordered.IN_MEMORY = capture_buffer._MEMORY_BYTES = 2 << 20
-    ordered._PIECE, range_plan._PRICED = 1 << 16, 8_192
-    window = captures(7_000, 4)
-    window = window.filter(pc.and_(*(pc.is_valid(window[name]) for name in PLACE_NAME))).slice(0, 2_500)
-    column = window.schema.get_field_index("warc_record_offset")
-    for count in counts:
-        taken = CaptureBuffer(Path(folder))
-        for number in range(count // window.num_rows):
-            moved = pc.add(window["warc_record_offset"], number)
-            taken.add(FIRST, window.set_column(column, window.schema.field(column), moved))
-        rows, summed = taken.read_slices({FIRST: SliceLookup()}, TARGETS, removes_unlisted=False)
-        assert (sum(batch.num_rows for batch in rows.batches()), summed[FIRST].rows) == (count, count)
-        print(pa.default_memory_pool().max_memory())
 
 
 def test_an_answer_that_repeats_a_place_leaves_no_fewer_than_none(tmp_path: Path) -> None:

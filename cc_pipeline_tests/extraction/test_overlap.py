@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.extraction import reusable_records
 from cc_pipeline.extraction.reusable_records import find_overlapping, find_sharing
-from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.target_definitions import delete_definitions
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.world import Bucket, extract, harvested, workspace_of
+from cc_pipeline_tests.world import workspace_of
 
 TEXTS = [
     "example.com",
@@ -77,25 +74,3 @@ def test_a_set_that_lost_a_member_still_meets_what_it_met(tmp_path: Path) -> Non
     made.register_targets([parse_target("set:s = example.org")])
     assert find_sharing(made.lake) == {"set-s", "example.com"}
     assert find_overlapping(made, ["example.com"]) == ["example.com", "set-s"]
-
-
-def test_a_run_reads_no_records_of_targets_that_it_cannot_share_with(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = harvested(bucket[0], tmp_path)
-    extract(made, "example-foo.com", "set:mine = example.com")
-    read: list[Mapping[str, Any]] = []
-    plain = reusable_records.stream_rows
-
-    def noted(lake: Lake, table: str, where: Any, columns: Any = None) -> Any:
-        if table == "records":
-            read.append(where)
-        return plain(lake, table, where, columns)
-
-    monkeypatch.setattr(reusable_records, "stream_rows", noted)
-    _, fetched, _ = extract(made, "host:www.example.com")
-    asked = {target for where in read for target in where["target"]}
-    assert "set-mine" in asked
-    assert "example-foo.com" not in asked
-    # what the other target holds is used
-    assert fetched.requests == 0

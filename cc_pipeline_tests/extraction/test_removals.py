@@ -115,25 +115,6 @@ def test_members_go_while_others_are_unlisted_and_no_others(bucket: Bucket, home
     assert offsets(home, one) == []
 
 
-@pytest.mark.matrix
-@pytest.mark.parametrize("grows", [True, False])
-def test_a_set_that_is_divided_anew_takes_what_is_unlisted_along(
-    bucket: Bucket, home: Workspace, index: Index, grows: bool
-) -> None:
-    one, two = bucket[1].domains()[:2]
-    many = ", ".join(f"absent-{number}.example" for number in range(300))
-    small, large = f"set:some = {one}, {two}", f"set:some = {one}, {two}, {many}"
-    first, second = (small, large) if grows else (large, small)
-    extract(home, first)
-    every = offsets(home, one)
-    index.hidden = {every[0]}
-    for definition in (second, first, second):
-        extract(home, definition)
-        assert offsets(home, one) == every
-    extract(accepting(home), second)
-    assert offsets(home, one) == every[1:]
-
-
 def test_an_index_that_repeats_itself_gives_each_capture_once_and_the_report_says_so(
     bucket: Bucket, tmp_path: Path, index: Index
 ) -> None:

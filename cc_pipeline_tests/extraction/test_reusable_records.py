@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -18,19 +16,16 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.lake import slices
-from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE
+from cc_pipeline.lake.slice import FETCH, LOCATE
 from cc_pipeline.maintenance.maintain import run_maintenance
 from cc_pipeline.maintenance.stored_files import find_lost_records
 from cc_pipeline.records.file_leases import FileLease
-from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.stored import dangling, stored_files, without_varying
 from cc_pipeline_tests.world import (
     NEW,
     Bucket,
-    Killed,
     extract,
     harvested,
     publish,
@@ -112,22 +107,6 @@ def test_maintenance_leaves_what_a_fetch_in_flight_counts_on(
     assert failures(workspace, part) == 0
 
 
-def test_maintenance_keeps_a_week_what_was_superseded_now_however_old_it_is(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(slices, "_READING", timedelta(0))  # nobody reads the old rows any more
-    stored = stored_files(workspace)
-    for path in stored:
-        os.utime(path, (1, 1))
-    replace_rows(workspace, WHOLE)  # and with them the crawl has no rows any more
-    run_maintenance(workspace)
-    assert stored_files(workspace) == stored
-    for note in (workspace.settings.home / "lake" / "records" / NEW / "superseded").iterdir():
-        os.utime(note.rename(note.with_name(f"20240101T000000.000000Z-{note.name[23:]}")), (1, 1))
-    run_maintenance(workspace)
-    assert stored_files(workspace) == set()
-
-
 def test_the_fetch_gives_up_its_lease_whatever_happens(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     part = located(workspace, PART)
     leases = workspace.settings.home / "lake" / "records" / NEW / "leases"
@@ -187,19 +166,6 @@ def test_lost_rows_are_not_reused_by_another_target(workspace: Workspace) -> Non
     assert dangling(workspace) == []
 
 
-def test_each_stored_file_is_looked_at_once(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    part = located(workspace, PART)
-    place = workspace.place
-    looks: list[str] = []
-    head = place.head
-    monkeypatch.setattr(place, "head", lambda key: looks.append(key) or head(key))
-    fetch_captures(workspace, NEW, [part])
-    assert len(looks) == len(stored_files(workspace)) == 1
-    looks.clear()
-    fetch_captures(workspace, NEW, [part, WHOLE])
-    assert len(looks) == 1
-
-
 def test_pages_are_not_made_of_records_that_are_gone(workspace: Workspace) -> None:
     part = located(workspace, PART)
     fetch_captures(workspace, NEW, [part])
@@ -227,47 +193,6 @@ def test_bytes_that_go_while_pages_are_made_stop_it(workspace: Workspace, monkey
     assert workspace.lake.read("page_metadata", {"target": part}).num_rows == 0
 
 
-def test_slices_with_all_their_bytes_are_parsed_before_the_others_are_refused(workspace: Workspace) -> None:
-    part = located(workspace, PART)
-    other = located(workspace, "example-foo.com")
-    fetch_captures(workspace, NEW, [part])
-    for path in stored_files(workspace):
-        path.unlink()
-    fetch_captures(workspace, NEW, [other])
-    with pytest.raises(EnvironmentFault, match=part):
-        parse_records(workspace, NEW, [part, other])
-    assert slice_row(workspace, PARSE, other) is not None
-    assert workspace.lake.read("page_metadata", {"target": part}).num_rows == 0
-
-
-def test_a_fetch_killed_between_its_commit_and_its_end_is_finished_by_the_next_one(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = located(workspace, "example-foo.com")
-    folder = workspace.settings.home / "lake" / "records" / NEW
-
-    def killed(*_: object) -> None:
-        raise Killed
-
-    with monkeypatch.context() as stopped, pytest.raises(Killed):
-        stopped.setattr(fetching, "retire_journals", killed)
-        stopped.setattr("cc_pipeline.records.file_leases.FileLease.end", lambda _: None)
-        fetch_captures(workspace, NEW, [other])
-    # the process is gone
-    [lease] = (folder / "leases").iterdir()
-    lease.write_text(_of_dead(lease))
-    assert list(folder.glob("*.rows.jsonl"))
-    assert fetch_captures(workspace, NEW, [other]).requests == 0
-    assert list(folder.glob("*.rows.jsonl")) == []
-    assert list((folder / "leases").iterdir()) == []
-
-
-def _of_dead(lease: Path) -> str:
-    content = json.loads(lease.read_text())
-    number, started, space, boot = content["process"].split("-")
-    return json.dumps(content | {"process": f"{number}-{int(started) + 1}-{space}-{boot}"})
-
-
 def test_a_place_that_does_not_answer_is_not_taken_for_one_that_lost_its_files(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,15 +217,3 @@ def test_a_lease_that_ran_out_stops_the_commit_if_a_file_is_gone(
             fetch_captures(workspace, NEW, [part])
     assert slice_row(workspace, FETCH, part) is None
     fetch_captures(workspace, NEW, [part])
-
-
-def test_a_listing_is_used_where_there_are_many_files(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cc_pipeline.records.storage._LISTING_THRESHOLD", 0)
-    heads: list[str] = []
-    monkeypatch.setattr(RecordStorage, "holds", lambda _, key: heads.append(key))
-    monkeypatch.setattr(workspace.place, "head", heads.append)
-    assert fetch_captures(workspace, NEW, [WHOLE]).requests == 0
-    for path in stored_files(workspace):
-        path.unlink()
-    assert fetch_captures(workspace, NEW, [WHOLE]).requests > 0
-    assert heads == []

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.lake import files
-from cc_pipeline.lake.content_digests import NOTHING, combine_digests
+from cc_pipeline.lake.content_digests import NOTHING
 from cc_pipeline.lake.slice import FETCH, LOCATE, PAGE_TABLES, PARSE, VERSION, Slice, StageReport
 from cc_pipeline.lake.slices import invalidate_slices
 from cc_pipeline.workspace.workspace import Workspace
@@ -65,21 +64,3 @@ def test_the_same_rows_have_the_same_version_whenever_and_wherever_they_are_made
     there = extract(elsewhere, SITE)
     for table in ("records", *PAGE_TABLES):
         assert versions(there, SITE)[table] == mine[table], table
-
-
-def test_a_divided_set_has_the_version_of_its_rows_however_it_is_divided(
-    bucket: Bucket, home: Workspace, tmp_path: Path
-) -> None:
-    domains = bucket[1].domains()[:3]
-    found = []
-    for absent in (0, 300):
-        names = [*domains, *(f"absent-{number}.example" for number in range(absent))]
-        (tmp_path / "many.txt").write_text("\n".join(names), "utf-8")
-        home.register_targets([parse_target("set:many = @many.txt", tmp_path)])
-        found.append((len(home.parts(["set-many"])["set-many"]), versions(again(home, "set-many"), "set-many")))
-    (_, few), (parts, many) = found
-    assert parts > 1
-    assert few == many
-    lone = extract(home, *domains)
-    for table in TABLES:
-        assert combine_digests(versions(lone, slug)[table] for slug in domains) == few[table], table

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from cc_pipeline.documents.document2012.json import metadata_json
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction.whole_files import read_sources
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.workspace.source_files import MAX_FAULT_ROWS, SourceFile, identify, read_source_files, register
@@ -120,25 +120,6 @@ def test_the_same_bytes_are_the_same_file(workspace: Workspace, tmp_path: Path, 
     assert not rows(workspace, "source_faults", file)
 
 
-def test_files_are_read_once_until_they_change(workspace: Workspace, tmp_path: Path) -> None:
-    path = sequencefile(tmp_path / "metadata-00000", [("http://a.com/", json.dumps(DOCUMENT))])
-    file = read(workspace, path)
-    again = read_sources(workspace, [file.slug])
-    assert (again.written, again.reused_slices, again.rows) == (0, 1, 2)
-    sequencefile(path, [(f"http://a.com/{number}", json.dumps(DOCUMENT)) for number in range(3)])
-    assert read_sources(workspace, [file.slug]).fresh_slices == 1
-    assert len(rows(workspace, "page_metadata", file)) == 3
-    path.unlink()
-    with pytest.raises(EnvironmentFault, match="there is no such file"):
-        read_sources(workspace, [file.slug])
-
-
-def test_the_crawl_is_that_of_2012_unless_it_is_named(workspace: Workspace, tmp_path: Path) -> None:
-    path = sequencefile(tmp_path / "metadata-1", [])
-    assert identify(workspace.transport, str(path)).crawl == "CC-MAIN-2012"
-    assert identify(workspace.transport, str(path), "2017-04").crawl == "CC-MAIN-2017-04"
-
-
 def test_keys_are_slugs_and_the_same_file_has_one(workspace: Workspace, tmp_path: Path) -> None:
     odd = sequencefile(tmp_path / "Métadata 00|00..x", [])
     file = identify(workspace.transport, str(odd))
@@ -192,13 +173,6 @@ def test_published_views_show_a_capture_once_and_prefer_its_own_record(workspace
     ]
     assert kinds == [("records", 1), ("sequencefile", 1)]
     assert files == [("sequencefile", CRAWL)]
-
-
-def test_texts_without_a_place_are_all_published(workspace: Workspace, tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        pairs = [(f"http://{name}.com/{number}", "text") for number in range(3)]
-        read(workspace, sequencefile(tmp_path / f"textData-{name}", pairs))
-    assert published(workspace, "SELECT count(*), count(DISTINCT url) FROM page_text") == [[(6, 6)]]
 
 
 def test_documents_read_back_give_the_same_metadata(workspace: Workspace, tmp_path: Path) -> None:

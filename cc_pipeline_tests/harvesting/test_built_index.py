@@ -11,10 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow.parquet as pq
 import pytest
-from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.cli.commands.doctor import _invalidate
 from cc_pipeline.commoncrawl.paths import path_list_key
@@ -34,10 +32,9 @@ from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.ranges import ObjectInfo
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.checks.changed_slices import lose_rows
-from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.harvesting.killed_build import MOMENTS
 from cc_pipeline_tests.testing.mini_crawl.news import PUBLISHERS, NewsSpec, NewsTruth, write_news
-from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
+from cc_pipeline_tests.world import extract, harvest, workspace_of
 
 SPEC = NewsSpec(files=3, fetches=11)
 MONTH = SPEC.month
@@ -138,20 +135,6 @@ def test_every_response_that_can_be_read_is_a_row_and_nothing_else(
         assert file.schema_arrow.names == BUILT_SCHEMA.names
 
 
-def test_every_place_in_the_index_reads_back_as_that_record(built: Workspace, news: tuple[Path, NewsTruth]) -> None:
-    for row in rows_of(built):
-        with (news[0] / row["warc_filename"]).open("rb") as stream:
-            stream.seek(row["warc_record_offset"])
-            record = next(iter(ArchiveIterator(stream)))
-            assert record.rec_type == "response"
-            assert record.rec_headers.get_header("WARC-Target-URI") == row["url"]
-            assert record.rec_headers.get_header("WARC-Payload-Digest") == f"sha1:{row['content_digest']}"
-            assert record.http_headers.get_statuscode() == str(row["fetch_status"])
-            record.content_stream().read()
-            member = stream.tell()
-        assert row["warc_record_length"] > 0 and member >= row["warc_record_offset"]
-
-
 def test_what_is_damaged_is_a_row_with_its_place(built: Workspace, news: tuple[Path, NewsTruth]) -> None:
     [(file, offset, url)] = news[1].damaged
     [fault] = built.lake.read("source_faults").to_pylist()
@@ -183,28 +166,6 @@ def test_a_publisher_is_found_as_in_any_crawl(built: Workspace, news: tuple[Path
 def copied(built: Workspace, tmp_path: Path) -> Workspace:
     """The same in a home that a test may change."""
     return workspace_of(built.settings.source, Path(shutil.copytree(built.settings.home, tmp_path / "home")))
-
-
-def test_articles_come_out_as_they_were_written(news: tuple[Path, NewsTruth], copied: Workspace) -> None:
-    workspace = copied
-    domain = "harbour-herald-example.com"
-    _, fetched, _ = extract(workspace, domain, crawl=MONTH)
-    wanted = {(one.warc_filename, one.warc_record_offset): one for one in news[1].of(domain)}
-    pages = {place(row): row for row in workspace.lake.read("page_metadata").to_pylist()}
-    assert pages.keys() == wanted.keys() and fetched.rows == len(wanted)
-    titled = 0
-    for where, capture in wanted.items():
-        assert pages[where]["url"] == capture.url and pages[where]["content_digest"] == capture.payload_digest
-        if capture.title is not None:
-            titled += 1
-            assert pages[where]["content"]["title"] == capture.title
-    assert titled > 1
-    texts = {place(row): row["text"] for row in workspace.lake.read("page_text").to_pylist()}
-    assert all(texts[where] for where, capture in wanted.items() if capture.title)
-    publish(workspace)
-    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as published:
-        assert published.execute("SELECT count(*) FROM page_metadata").fetchone() == (len(wanted),)
-        assert published.execute("SELECT byte_offset FROM source_faults").fetchall() == [(news[1].damaged[0][1],)]
 
 
 def test_a_second_run_reads_the_list_and_nothing_else(copied: Workspace) -> None:
@@ -305,19 +266,6 @@ def test_lost_rows_on_what_is_damaged_come_back_with_the_next_build(
     assert _invalidate(workspace) == {}
 
 
-def test_a_source_that_breaks_off_leaves_no_half_of_a_file(news: tuple[Path, NewsTruth], tmp_path: Path) -> None:
-    broken = news[1].files[1]
-    with FaultServer(news[0]) as server:
-        server.set_rules([Rule("404", key=broken, times=None)])
-        workspace = workspace_of(server.url, tmp_path)
-        with pytest.raises(Incomplete, match="1 of 3 archive files"):
-            build_index(workspace, MONTH, agreed=True)
-        assert len(shards(workspace)) == 2
-        server.set_rules([])
-        assert build_index(workspace, MONTH, agreed=True).written == 1
-    assert len(rows_of(workspace)) == len(news[1].truth.captures)
-
-
 def lacking(folder: Path) -> Workspace:
     """A workspace on a month of five files of which the source does not have the first three."""
     write_news(folder / "bucket", NewsSpec(files=5, fetches=2, damaged=None))
@@ -366,51 +314,3 @@ def test_what_no_index_can_hold_is_a_fault_of_its_record(kind: str, url: str, re
     [fault] = index_rows(seeded.gzip_member(record.encode()), "a.warc.gz", None, tally)
     assert isinstance(fault, DataFault) and reason in fault.reason and fault.offset == 0
     assert (tally.rows, tally.faults) == (0, 1)
-
-
-def test_homes_that_share_a_lake_share_the_index(news: tuple[Path, NewsTruth], tmp_path: Path) -> None:
-    lake = str(tmp_path / "lake")
-    one = workspace_of(news[0], tmp_path / "one", lake=lake)
-    build_index(one, MONTH, agreed=True)
-    other = workspace_of(news[0], tmp_path / "other", lake=lake)
-    assert build_index(other, MONTH).written == 0
-    harvest(other, MONTH)
-    target = parse_target("gazette-example.fr")
-    found = find_captures(other, MONTH, [target])
-    assert found.captures[target.slug].num_rows == len(news[1].of("gazette-example.fr"))
-
-
-_LARGE = """
-import sys
-from pathlib import Path
-from cc_pipeline_tests.peak import own_peak
-from cc_pipeline_tests.world import workspace_of
-from cc_pipeline.harvesting.build_index import build_index
-workspace = workspace_of(sys.argv[1], Path(sys.argv[2]))
-workspace.lake.read("source_files")
-before = own_peak()
-report = build_index(workspace, "CC-NEWS-2026-05", agreed=True)
-print(report.per_target["CC-NEWS-2026-05"]["captures indexed now"], own_peak() - before)
-"""
-
-
-@pytest.mark.bomb
-def test_memory_is_flat_however_large_a_file_is(tmp_path: Path) -> None:
-    root = tmp_path / "bucket"
-    [key] = write_news(root, NewsSpec(files=1, fetches=1, damaged=None)).files
-    (root / key).unlink()
-    noise = seeded.generator(0, "noise")
-    with (root / key).open("wb") as out:
-        for number in range(1_600):
-            block = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + noise.randbytes(100_000)
-            head = (
-                "WARC/1.0\r\nWARC-Type: response\r\nWARC-Date: 2026-05-01T00:00:00Z\r\n"
-                f"WARC-Target-URI: https://www.gazette-example.fr/{number * 7919 % 100_003}\r\n"
-                f"Content-Type: application/http; msgtype=response\r\nContent-Length: {len(block)}\r\n\r\n"
-            )
-            out.write(seeded.gzip_member(head.encode() + block + b"\r\n\r\n", level=0))
-    command = [sys.executable, "-c", _LARGE, str(root), str(tmp_path / "home")]
-    ran = subprocess.run(command, capture_output=True, text=True, check=True)
-    rows, peak = map(int, ran.stdout.split())
-    assert rows == 1_600
-    assert peak * 1024 < (root / key).stat().st_size * 0.6

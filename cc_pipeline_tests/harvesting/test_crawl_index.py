@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.checks.scope import CheckResult
-from cc_pipeline.checks.tables import index_verdicts
+from cc_pipeline.checks.asset_checks import coverage
+from cc_pipeline.checks.scope import Scope
 from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.harvesting.catalog import open_catalog, read_catalog_table
 from cc_pipeline.harvesting.crawl_index import (
     changed_list_digest,
     commit_manifest,
-    commit_row_groups,
     harvest_footers,
     is_harvested,
 )
@@ -31,31 +30,17 @@ from cc_pipeline_tests.world import (
     NEW,
     OLD,
     Bucket,
-    closed_port,
     copy_of,
     extract,
-    fill,
     harvest,
     harvested,
     replace_file,
-    small_disk,
     workspace_of,
 )
 
 
 def index_files(bucket: Path, crawl: str = NEW, subset: str = "warc") -> list[Path]:
     return sorted((bucket / f"cc-index/table/cc-main/warc/crawl={crawl}/subset={subset}").glob("*.parquet"))
-
-
-def test_stages_say_which_one_comes_first(bucket: Bucket, tmp_path: Path) -> None:
-    workspace = workspace_of(bucket[0], tmp_path)
-    for early in (lambda: harvest_footers(workspace, NEW), lambda: commit_row_groups(workspace, [NEW])):
-        with pytest.raises(EnvironmentFault, match="not listed yet") as refused:
-            early()
-        assert f"index harvest --crawl {NEW}" in str(refused.value.advice)
-    with pytest.raises(EnvironmentFault, match="has not been harvested") as refused:
-        extract(workspace, "example.com")
-    assert f"cc-pipeline index harvest --crawl {NEW}" in str(refused.value.advice)
 
 
 def test_a_corrupt_footer_costs_its_own_captures_until_it_is_mended_and_nothing_silently(
@@ -76,7 +61,7 @@ def test_a_corrupt_footer_costs_its_own_captures_until_it_is_mended_and_nothing_
     assert files[name]["reason"]
     covered = {row["subset"]: row for row in read_catalog_table(workspace.lake, "coverage", NEW).to_pylist()}
     assert (covered["warc"]["expected"], covered["warc"]["harvested"], covered["warc"]["failed"]) == (2, 1, 1)
-    verdict = _verdict(index_verdicts(workspace), "coverage")
+    verdict = coverage.verdict(workspace, Scope())
     assert not verdict.passed
     assert "1 could not be read" in verdict.message
     domains = bucket[1].domains()
@@ -130,37 +115,6 @@ def test_a_sick_source_stops_the_harvest_and_what_was_kept_stays(bucket: Bucket,
         server.set_rules([])
         # the breaker of this run stays open; the next one asks again
         assert harvest(workspace_of(server.url, tmp_path), OLD).written == 2
-
-
-def test_a_closed_port_is_an_error_and_leaves_the_manifest(bucket: Bucket, tmp_path: Path) -> None:
-    source = closed_port()
-    workspace = workspace_of(source, tmp_path, collinfo=str(bucket[0] / "collinfo.json"))
-    with pytest.raises(EnvironmentFault, match=r"the path list of .* could not be read \(unreachable\)"):
-        commit_manifest(workspace, NEW)
-    assert workspace.lake.read("index_manifest").num_rows == 0
-
-
-def test_a_full_disk_under_the_footers_is_named_and_nothing_is_lost(bucket: Bucket, tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", 256) as disk:
-        home = tmp_path / "home"
-        home.mkdir()
-        (home / "footers").symlink_to(disk)
-        workspace = workspace_of(bucket[0], home)
-        commit_manifest(workspace, NEW)
-        filler = fill(disk)
-        with pytest.raises(EnvironmentFault, match=r"disk|space|No space") as refused:
-            harvest_footers(workspace, NEW)
-        assert "disk" in refused.value.advice.lower()
-        filler.unlink()
-        assert harvest(workspace).rows == 2
-        extract(workspace, "example.com")
-        assert workspace.lake.read("captures").num_rows == len(
-            bucket[1].captures_of(NEW, subset="warc", domain="example.com")
-        )
-
-
-def _verdict(verdicts: list[CheckResult], name: str) -> CheckResult:
-    return next(verdict for verdict in verdicts if verdict.name == name)
 
 
 def test_what_a_harvest_would_change_is_known_without_one(bucket: Bucket, tmp_path: Path) -> None:

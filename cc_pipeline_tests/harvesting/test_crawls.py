@@ -38,12 +38,6 @@ def test_a_crawl_is_found_as_people_type_it_and_an_unknown_one_refused_naming_th
         find_crawl(workspace_of(bucket[0], tmp_path), "CC-MAIN-1999-01")
 
 
-def test_what_cannot_be_a_crawl_id_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
-    with pytest.raises(UserInputError, match="not a crawl id"):
-        find_crawl(workspace_of(closed_port(), tmp_path), "../x")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_crawl_announced_but_not_published_is_told_so(bucket: Bucket, tmp_path: Path) -> None:
     root = copy_of(bucket[0], tmp_path / "bucket")
     announce(root)
@@ -72,16 +66,6 @@ def test_a_closed_port_is_asked_few_times_and_named(tmp_path: Path) -> None:
     assert "CC_PIPELINE_SOURCE" in refused.value.advice
     assert "A crawl that you name (--crawl CC-MAIN-2024-22) needs no list." in refused.value.advice
     assert "after 2 attempts" in str(refused.value)
-
-
-@pytest.mark.parametrize(("kind", "asked"), [("403", 2), ("500", 2), ("404", 1)])
-def test_a_host_of_the_list_that_always_refuses_is_asked_a_bounded_number_of_times(
-    bucket: Bucket, tmp_path: Path, kind: str, asked: int
-) -> None:
-    with FaultServer(bucket[0], rules=[Rule(kind, times=None)]) as server:
-        with pytest.raises(EnvironmentFault, match=f"could not be read.*{kind}"):
-            known_crawls(workspace_of(bucket[0], tmp_path, collinfo=f"{server.url}/collinfo.json"))
-        assert len(server.hits) == asked
 
 
 @pytest.mark.parametrize("kind", ["500", "503"])

@@ -6,14 +6,10 @@ import uuid
 import zlib
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline.commoncrawl.paths import IndexFile, WarcFile
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.harvesting.archives import read_user_list, store_user_list
-from cc_pipeline.harvesting.crawls import find_crawl
 from cc_pipeline.testing.mini_crawl import Capture, CrawlSpec, MiniCrawlSpec, MiniCrawlTruth, generate
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import extract, harvest, workspace_of
@@ -96,35 +92,6 @@ def _extra_columns_say_what_the_records_say(
                 member = file.read(row["warc_record_length"])
             header = f"WARC-IP-Address: {extra['warc_ip_address']}\r\n".encode()
             assert header in zlib.decompress(member, wbits=31)
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_the_generated_files_are_of_the_format(tmp_path: Path, name: str) -> None:
-    crawl = FORMATS[name]
-    generate(tmp_path / "bucket", MiniCrawlSpec(pages=30, sites=3, crawls=(crawl,)))
-    file = pq.ParquetFile(tmp_path / "bucket" / index_files(tmp_path / "bucket")[-1])
-    assert file.metadata.row_group(0).column(0).compression == crawl.compression.upper()
-    kind = pa.int64() if crawl.long_places else pa.int32()
-    assert file.schema_arrow.field("warc_record_offset").type == kind
-    assert ("warc_record_id" in file.schema_arrow.names, "warc_ip_address" in file.schema_arrow.names) == (
-        crawl.record_ids,
-        crawl.addresses,
-    )
-
-
-def test_a_supplemental_crawl_lies_below_its_project_and_nothing_lists_it(tmp_path: Path) -> None:
-    workspace, truth, _ = made(tmp_path, "supplemental")
-    bucket = tmp_path / "bucket"
-    assert list(bucket.rglob("*.paths.gz")) == []
-    for key in index_files(bucket):
-        assert key.startswith(f"projects/cc-example/{SUPPLEMENTAL}/index/table/cc-supplemental/warc/crawl=")
-        assert IndexFile.from_path(key).crawl == SUPPLEMENTAL
-    # the files of its archives are those that its table names
-    for capture in truth.captures:
-        file = WarcFile.from_path(capture.warc_filename)
-        assert (file.crawl, file.subset, file.segment) == (SUPPLEMENTAL, capture.subset, capture.warc_segment)
-        assert None not in (file.started, file.ended, file.number)
-    assert find_crawl(workspace, SUPPLEMENTAL.replace("CC-SUPPLEMENTAL", "cc-supplemental")).id == SUPPLEMENTAL
 
 
 def test_a_list_of_ones_own_names_index_files_of_one_crawl(tmp_path: Path) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from cc_pipeline.checks.asset_checks import coverage
 from cc_pipeline.checks.scope import Scope
-from cc_pipeline.checks.tables import footers_verdict, index_verdicts, manifest_verdict
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import EnvironmentFault, IndexIncomplete
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.locate import find_captures
 from cc_pipeline.harvesting.catalog import (
     catalog_gaps,
@@ -32,16 +30,14 @@ from cc_pipeline.harvesting.crawl_index import (
 )
 from cc_pipeline.index.gaps import find_gaps, unharvested
 from cc_pipeline.index.locator import NoSuchIndex
-from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import HARVEST
 from cc_pipeline.workspace.workspace import Workspace
-from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.harvesting.test_crawl_index import index_files, index_paths, put_list
 from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, copy_of, harvest, harvested, replace_file, workspace_of
 
 SITE = "example.com"
 ROBOTS = ("robotstxt",)
-NO_ZIPNUM = Rule("404", key="*cluster.idx", times=None)
 
 
 def asked_of(server: FaultServer, since: int = 0) -> list[str]:
@@ -101,12 +97,6 @@ def test_only_the_footers_of_wanted_subsets_are_asked_for(bucket: Bucket, tmp_pa
         assert found(robots)[0] == len(truth.captures_of(NEW, subset="robotstxt", domain=SITE))
 
 
-def test_the_subsets_wanted_first_are_asked_first(bucket: Bucket, tmp_path: Path) -> None:
-    with FaultServer(bucket[0]) as server:
-        harvest(workspace_of(server.url, tmp_path, subsets=("robotstxt", "warc"), concurrency=1))
-        assert asked_of(server) == ["robotstxt", "warc", "warc"]
-
-
 def test_a_version_is_of_what_a_subset_holds_whoever_harvested_it(bucket: Bucket, tmp_path: Path) -> None:
     root = copy_of(bucket[0], tmp_path / "bucket")
     one = workspace_of(root, tmp_path / "one")
@@ -156,7 +146,7 @@ def test_a_subset_that_the_path_list_does_not_name_is_harvested_and_empty(bucket
     assert covered(robots)["robotstxt"] == (0, 0, "the path list of the crawl names no file of this subset")
     assert columnar_versions(robots.lake, [NEW]).keys() == {(NEW, "warc"), (NEW, "robotstxt")}
     assert found(robots)[0] == 0
-    assert all(verdict.passed for verdict in index_verdicts(robots))
+    assert coverage.verdict(robots, Scope()).passed
 
 
 def test_crawls_of_the_arc_years_have_one_subset_whatever_is_asked_for(bucket: Bucket, tmp_path: Path) -> None:
@@ -190,79 +180,6 @@ def test_what_was_not_harvested_is_no_hole_and_no_index(bucket: Bucket, tmp_path
         found(both)
     assert f"cc-pipeline index harvest --crawl {NEW} --subset robotstxt" in str(refused.value.advice)
     assert not is_harvested(both, NEW)
-    assert all(verdict.passed for verdict in index_verdicts(both))
-    assert footers_verdict(both, Scope()).passed
-    assert manifest_verdict(both, Scope()).passed
+    assert coverage.verdict(both, Scope()).passed
     with pytest.raises(NoSuchIndex):
         found(pages, crawl=OLD)
-
-
-def test_without_another_index_the_advice_is_to_harvest_the_subset(bucket: Bucket, tmp_path: Path) -> None:
-    with FaultServer(bucket[0], rules=[NO_ZIPNUM]) as server:
-        harvest(workspace_of(server.url, tmp_path))
-        robots = workspace_of(server.url, tmp_path, subsets=ROBOTS)
-        with pytest.raises(EnvironmentFault, match="has not been harvested for robotstxt"):
-            found(robots, "auto")
-        server.set_rules([NO_ZIPNUM, Rule("404", key="*subset=robotstxt*", times=None)])
-        harvest(robots)
-        with pytest.raises(IndexIncomplete, match=f"1 of 1 index files of {NEW} robotstxt could not be read") as lacks:
-            found(robots, "auto")
-        assert f"cc-pipeline index harvest --crawl {NEW} --subset robotstxt" in str(lacks.value.advice)
-        # the other subset has no hole
-        assert catalog_gaps(workspace_of(server.url, tmp_path), [NEW]) == []
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize(
-    ("at", "is_there"), [("append", False), ("swap", False), ("commit_durably", False), ("_sync_log", False)]
-)
-def test_a_crawl_whose_addition_is_killed_is_there_whole_or_as_it_was(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str, is_there: bool
-) -> None:
-    whole = harvested(bucket[0], tmp_path / "whole", subsets=("warc", "robotstxt"))
-    pages, robots = (workspace_of(bucket[0], tmp_path / "home", subsets=one) for one in (("warc",), ROBOTS))
-    harvest(pages)
-    before = rows_of(pages)
-    commit_manifest(robots, NEW)
-    harvest_footers(robots, NEW)
-
-    def killed(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Lake, at, killed)
-        with pytest.raises(KeyboardInterrupt):
-            commit_row_groups(robots, [NEW])
-    later = workspace_of(bucket[0], tmp_path / "home", subsets=("warc", "robotstxt"))
-    here = {"warc", "robotstxt"} if is_there else {"warc"}
-    assert columnar_versions(later.lake, [NEW]).keys() == {(NEW, subset) for subset in here}
-    assert covered(later).keys() == here
-    assert is_there or rows_of(later) == before
-    with open_catalog(later.lake) as catalog:
-        assert set(catalog.index_files(NEW)["subset"].to_pylist()) == here
-    assert is_harvested(pages, NEW)
-    assert is_harvested(robots, NEW) is is_there
-    assert found(pages)[0] == len(bucket[1].captures_of(NEW, subset="warc", domain=SITE))
-    harvest(robots)
-    assert columnar_versions(later.lake, [NEW]) == columnar_versions(whole.lake, [NEW])
-    assert covered(later) == covered(whole)
-
-
-def test_homes_on_one_lake_harvest_subsets_beside_each_other(bucket: Bucket, tmp_path: Path) -> None:
-    with FaultServer(bucket[0]) as server:
-        lake = str(tmp_path / "lake")
-
-        def home(name: str, subsets: Collection[str]) -> Workspace:
-            return workspace_of(server.url, tmp_path / name, lake=lake, subsets=tuple(subsets))
-
-        first, second = home("first", ["warc"]), home("second", ROBOTS)
-        harvest(first)
-        harvest(second)
-        asked = len(server.hits)
-        # each looks up what the other one harvested, and asks for no footer
-        assert is_harvested(home("first", SUBSETS[::2]), NEW)
-        assert is_harvested(home("second", ["warc"]), NEW)
-        assert is_harvested(first, NEW)
-        harvest(first)
-        assert covered(first) == {"warc": (2, 2, None), "robotstxt": (1, 1, None)}
-        assert asked_of(server, asked) == []

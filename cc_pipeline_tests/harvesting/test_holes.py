@@ -84,13 +84,6 @@ def test_shares_are_compared_as_a_person_counts(unread: int, most: float, allowe
     assert gaps.file_summary == f"{unread} not harvested yet"
 
 
-def test_a_message_names_a_few_files_and_counts_the_others() -> None:
-    files = tuple((f"part-{number}", "server_error") for number in range(20))
-    named = IndexGaps(NEW, 300, 30, (("warc", 30, 300),), files).file_summary
-    assert named.startswith("part-0 (server_error); ")
-    assert named.endswith("part-4 (server_error); 25 more")
-
-
 def test_what_was_located_over_holes_is_marked_and_becomes_whole_when_they_are_filled(
     bucket: Bucket, server: FaultServer, tmp_path: Path
 ) -> None:
@@ -122,18 +115,6 @@ def test_what_was_located_over_holes_is_marked_and_becomes_whole_when_they_are_f
     assert found_in(strict) == truth_of(bucket)
     assert row_of(strict)["complete"] is True
     assert find_incomplete_slices(strict) == {}
-
-
-def test_an_index_that_appears_later_makes_the_answer_whole(
-    bucket: Bucket, server: FaultServer, tmp_path: Path
-) -> None:
-    server.set_rules([HOLE, NO_ZIPNUM])
-    allowed = harvested(server.url, tmp_path, max_index_gaps=1.0)
-    extract(allowed, SITE)
-    assert found_in(allowed) < truth_of(bucket)
-    server.set_rules([HOLE])
-    assert [report.fresh_slices for report in extract(workspace_of(server.url, tmp_path), SITE)] == [1, 1, 1]
-    assert found_in(allowed) == truth_of(bucket)
 
 
 def test_subsets_that_were_not_asked_for_are_named(bucket: Bucket, tmp_path: Path) -> None:

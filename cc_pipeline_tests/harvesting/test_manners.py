@@ -12,7 +12,6 @@ import pytest
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.harvesting.crawl_index import commit_row_groups, harvest_footers
 from cc_pipeline.index.footers.store import FooterStore
-from cc_pipeline.index.zipnum import cluster_cache
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Hit, Rule
 from cc_pipeline_tests.world import NEW, Bucket, copy_of, extract, harvest, harvested, workspace_of
@@ -111,20 +110,3 @@ def test_a_bucket_that_was_copied_is_the_same_bucket(bucket: Bucket, tmp_path: P
     truth = bucket[1].captures_of(NEW, subset="warc", domain=DOMAINS[1])
     assert (located.rows, fetched.per_target[DOMAINS[1]]["fetched"]) == (len(truth), len(truth))
     assert extract(workspace, DOMAINS[0])[0].fresh_slices == 0, "nothing is located again"
-
-
-def test_a_source_without_ranges_is_told_once_and_what_to_do(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cluster_cache, "_MAX_WHOLE_OBJECT", 0)  # a real cluster.idx has as much as is read of it
-    with FaultServer(bucket[0], rules=[Rule("whole_object", "cc-index/table/*", times=None)]) as server:
-        workspace = workspace_of(server.url, tmp_path)
-        with pytest.raises(EnvironmentFault) as refused:
-            harvest(workspace)
-        assert len(server.hits) <= 30
-        server.set_rules([Rule("whole_object", "cc-index/*", times=None)])
-        with pytest.raises(EnvironmentFault, match=r"sends whole files .*cluster\.idx"):
-            extract(workspace_of(server.url, tmp_path, index="zipnum"), DOMAINS[0])
-    assert "ignores range requests and sends whole files" in str(refused.value)
-    assert "HTTP Range" in str(refused.value.advice)
-    assert str(refused.value).count("parquet") == 1

@@ -16,14 +16,13 @@ from cc_pipeline.extraction.nearest_capture import find_nearest_capture
 from cc_pipeline.harvesting.archives import collection_id, register_archives
 from cc_pipeline.harvesting.build_index import build_index
 from cc_pipeline.harvesting.crawls import find_crawl, is_published
-from cc_pipeline.lake.slice import Slice
 from cc_pipeline.testing.mini_crawl.generate import generate
 from cc_pipeline.testing.mini_crawl.spec import TEST, CrawlSpec
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.testing.mini_crawl.news import NewsSpec, NewsTruth, write_news
-from cc_pipeline_tests.world import ARC, Bucket, extract, harvest, workspace_of
+from cc_pipeline_tests.world import Bucket, extract, harvest, workspace_of
 
 SPEC = NewsSpec(files=4, fetches=11, damaged=None)
 PRESS = "LOCAL-press"
@@ -77,18 +76,6 @@ def test_files_of_every_place_and_form_are_one_collection(news: tuple[Path, News
         assert found == {(one.url, lies[one.warc_filename]) for one in wanted}
 
 
-def test_arc_files_are_taken_too(bucket: Bucket, tmp_path: Path) -> None:
-    root, truth = bucket
-    workspace = workspace_of(root, tmp_path)
-    captures = truth.captures_of(ARC)
-    made(workspace, sorted({str(root / one.warc_filename) for one in captures}))
-    domain = truth.domains(ARC)[0]
-    extract(workspace, domain, crawl=PRESS)
-    records = workspace.lake.read("records").to_pylist()
-    assert len(records) == len(truth.captures_of(ARC, domain=domain))
-    assert {(row["archive_format"], row["outcome"]) for row in records} == {("arc", "fetched")}
-
-
 def test_an_arc_file_of_a_crawl_without_an_index_is_found_and_fetched(tmp_path: Path) -> None:
     of_2008 = CrawlSpec("CC-MAIN-2008-2009", segments=1, files_per_segment=1, coverage=0.3)
     truth = generate(tmp_path / "bucket", replace(TEST, crawls=(of_2008,)))
@@ -117,17 +104,6 @@ def test_revisits_are_counted_and_are_no_captures(bucket: Bucket, tmp_path: Path
     assert figures["captures indexed now"] == len(mine) - len(revisits)
     assert figures["revisits, not indexed"] == len(revisits) > 0
     assert any("revisits are not indexed" in note for note in report.notes)
-
-
-def test_padding_behind_the_last_record_is_no_fault(tmp_path: Path) -> None:
-    path = tmp_path / "padded.warc.gz"
-    path.write_bytes(builders.member(builders.response(b"one", url="http://padded.example/")) + b"\0" * 512)
-    workspace = workspace_of(tmp_path, tmp_path / "home")
-    register_archives(workspace, [str(path)], PRESS)
-    report = build_index(workspace, PRESS)
-    assert report.per_target[PRESS]["captures indexed now"] == 1
-    assert workspace.lake.read("source_faults").num_rows == 0
-    assert report.notes == ()
 
 
 def test_files_that_a_person_added_are_named_and_not_the_source(bucket: Bucket, tmp_path: Path) -> None:
@@ -191,12 +167,3 @@ def test_the_name_of_a_collection(named: str | None, crawl: str) -> None:
 def test_what_names_no_collection(named: str) -> None:
     with pytest.raises(UserInputError):
         collection_id(named)
-
-
-def test_a_price_above_what_a_fetch_may_cost_wants_a_yes(news: tuple[Path, NewsTruth], tmp_path: Path) -> None:
-    workspace = workspace_of(news[0], tmp_path, max_bytes=1_000)
-    register_archives(workspace, [news[1].files[0]], PRESS)
-    with pytest.raises(UserInputError, match="index build --crawl LOCAL-press --yes"):
-        build_index(workspace, PRESS)
-    assert build_index(workspace, PRESS, agreed=True).written == 1
-    assert workspace.lake.read("source_files", Slice(PRESS).where).num_rows == 1

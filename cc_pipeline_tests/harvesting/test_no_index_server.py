@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.automation.known_keys import read_known_crawls
-from cc_pipeline.checks.asset_checks import crawl_list_current
 from cc_pipeline.checks.doctor import examine
-from cc_pipeline.checks.scope import Scope
 from cc_pipeline.commoncrawl import crawls as packaged
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.harvesting.crawls import commit_crawls, crawls_are_listed, find_crawl, is_published, known_crawls
@@ -25,7 +23,7 @@ from cc_pipeline.workspace import workspace as workspaces
 from cc_pipeline.workspace.crawl_list import read_crawl_list
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import NEW, OLD, Bucket, closed_port, extract, harvested, workspace_of
+from cc_pipeline_tests.world import NEW, OLD, Bucket, closed_port, workspace_of
 
 DEAD = ("refused", "503", "stall", "empty list", "html")
 LATER = "CC-MAIN-2026-51"
@@ -81,17 +79,6 @@ def test_a_fresh_home_finds_a_crawl_by_its_name(bucket: Bucket, tmp_path: Path, 
         again = workspace_of(server.url, tmp_path / "home", collinfo=collinfo)
         assert find_crawl(again, NEW).id == NEW
     assert heads(server) == [f"crawl-data/{NEW}/cc-index-table.paths.gz"]
-
-
-def test_pages_without_an_index_server(bucket: Bucket, tmp_path: Path) -> None:
-    with FaultServer(bucket[0]) as server:
-        workspace = harvested(server.url, tmp_path, collinfo=f"{closed_port()}/collinfo.json")
-        located, fetched, parsed = extract(workspace, "example.com")
-    assert located.rows == fetched.rows == len(bucket[1].captures_of(NEW, subset="warc", domain="example.com"))
-    assert parsed.rows
-    # a harvested crawl is found in the home: nobody is asked
-    elsewhere = workspace_of(server.url, tmp_path, collinfo=f"{closed_port()}/collinfo.json")
-    assert find_crawl(elsewhere, NEW).id == NEW
 
 
 def test_absent_is_said_only_of_404_and_remembered_for_a_day(bucket: Bucket, tmp_path: Path) -> None:
@@ -156,11 +143,9 @@ def test_an_old_copy_serves_everything_and_says_how_old_it_is(bucket: Bucket, tm
         report = commit_crawls(workspace)
         assert (report.rows, report.notes) == (3, (listed.note,))
         assert crawls_are_listed(workspace), "no run is started to write the same again"
-        verdict = crawl_list_current.verdict(workspace, Scope())
-        assert (verdict.severity, "26 days ago" in verdict.message) == ("warn", True)
-        said = {finding.topic: finding for finding in examine(workspace.settings)}
-        assert (said["source"].level, "26 days ago" in said["source"].text) == ("note", True)
-        assert (said["data"].level, NEW in said["data"].text) == ("ok", True)
+        listing, data = (finding for finding in examine(workspace.settings) if finding.topic == "source")
+        assert (listing.level, "26 days ago" in listing.text) == ("note", True)
+        assert (data.level, NEW in data.text) == ("ok", True)
     assert (home / "cache" / "collinfo.json").read_bytes() == kept, "what is no list never replaces the copy"
 
 
@@ -187,20 +172,6 @@ def test_a_dead_host_is_asked_once_in_a_while_by_all_commands(
     assert not failed.exists()
 
 
-def test_a_pause_that_the_list_asked_for_is_not_waited_out(bucket: Bucket, tmp_path: Path) -> None:
-    lists = [Rule("503", times=None, retry_after=900)]
-    with FaultServer(bucket[0], rules=lists) as dead, FaultServer(bucket[0]) as server:
-        address = f"{dead.url}collinfo.json"
-        for _ in range(2):
-            # a rate of one's own is kept in the budget that all processes share
-            workspace = workspace_of(server.url, tmp_path, collinfo=address, rate=1000.0)
-            assert workspace.crawl_list.origin == "none"
-            (tmp_path / "cache" / "collinfo.failed.json").unlink()
-            workspace.close()
-        assert "no request is sent before" in (workspace.crawl_list.note or "")
-        assert len(dead.hits) == 1
-
-
 @pytest.mark.usefixtures("common_crawl")
 def test_what_was_known_at_release_serves_common_crawls_own_source(bucket: Bucket, tmp_path: Path) -> None:
     with FaultServer(bucket[0]) as server:
@@ -211,9 +182,7 @@ def test_what_was_known_at_release_serves_common_crawls_own_source(bucket: Bucke
         assert listed.read_at == packaged.LIST_COMPARED_ON
         for words in ("no copy of the list", f"{packaged.LIST_COMPARED_ON:%Y-%m-%d}", f"newer than {NEW}, name it"):
             assert words in (listed.note or "")
-        assert crawl_list_current.verdict(workspace, Scope()).severity == "ok", "no table yet"
         assert commit_crawls(workspace).written == 5
-        assert crawl_list_current.verdict(workspace, Scope()).severity == "warn"
 
 
 @pytest.mark.usefixtures("common_crawl")
@@ -228,35 +197,11 @@ def test_a_table_that_a_list_made_is_not_replaced_by_what_was_known_at_release(b
         assert workspace.lake.read("crawls").num_rows == 3
 
 
-def test_another_bucket_has_no_packaged_list(bucket: Bucket, tmp_path: Path) -> None:
-    with FaultServer(bucket[0]) as server:
-        workspace = workspace_of(server.url, tmp_path, collinfo=f"{closed_port()}/collinfo.json")
-        assert (workspace.crawl_list.origin, workspace.crawl_list.crawls) == ("none", ())
-        with pytest.raises(EnvironmentFault, match="could not be read"):
-            commit_crawls(workspace)
-
-
 def test_the_packaged_list_is_sound() -> None:
     known = packaged.known_at_release()
     assert len({crawl.id for crawl in known}) == len(known) == 128 + 1
     assert known[0].id == "CC-MAIN-2026-43"
     assert [crawl.id for crawl in known[-3:]] == ["CC-MAIN-2012", "CC-MAIN-2009-2010", "CC-MAIN-2008-2009"]
-
-
-@pytest.mark.parametrize(
-    ("source", "ours"),
-    [
-        ("https://data.commoncrawl.org", True),
-        ("s3://commoncrawl", True),
-        ("https://huggingface.co/buckets/commoncrawl/commoncrawl/resolve", False),
-        ("https://mirror.example/commoncrawl", False),
-        ("s3://another", False),
-    ],
-)
-def test_whose_data_a_source_has(tmp_path: Path, source: str, ours: bool) -> None:
-    settings = workspace_of(source, tmp_path).settings
-    assert settings.is_public is ours
-    assert (settings.collinfo == source_addresses.DEFAULT_COLLINFO) is ours
 
 
 @pytest.mark.parametrize(("days", "asked"), [(0.5, 0), (1.5, 1), (-3, 1)], ids=["fresh", "old", "of a wrong clock"])

@@ -131,33 +131,6 @@ def test_tree_and_cdx_of_2012_are_united_by_place(bucket: Bucket, tmp_path: Path
         assert (row["fetch_time"] is None) == (row["fetch_status"] is None) == (named not in in_cdx)
 
 
-def test_segments_outside_the_list_are_left_out_of_the_tree_alone(bucket: Bucket, tmp_path: Path) -> None:
-    root, truth = bucket
-    in_tree, in_cdx = _halves(root, truth, tmp_path / "halves", 3)
-    assert in_tree - in_cdx and in_cdx
-    (tmp_path / "halves/parse-output/valid_segments.txt").write_bytes(b"1\n")
-    targets = [parse_target(domain) for domain in truth.domains(CRAWL_2012)]
-    with Transport(str(tmp_path / "halves")) as transport:
-        answer = look_up(CRAWL_2012, ["warc"], targets, IndexSources(transport))
-    assert places(answer) == in_cdx
-    assert f"{len(in_tree - in_cdx)} captures are left out" in answer.notes[-1]
-
-
-def test_an_odd_line_of_the_list_of_segments_costs_itself(bucket: Bucket, tmp_path: Path) -> None:
-    root, truth = bucket
-    _halves(root, truth, tmp_path / "halves", 3)
-    listed = tmp_path / "halves/parse-output/valid_segments.txt"
-    targets = [parse_target(domain) for domain in truth.domains(CRAWL_2012)]
-    with Transport(str(tmp_path / "halves")) as transport:
-        before = look_up(CRAWL_2012, ["warc"], targets, IndexSources(transport))
-        listed.write_bytes(b"<Error>\n" + listed.read_bytes())
-        answer = look_up(CRAWL_2012, ["warc"], targets, IndexSources(transport))
-    assert places(answer) == places(before)
-    assert "1 line of parse-output/valid_segments.txt cannot be read, so the rest of the list is used" in " ".join(
-        answer.notes
-    )
-
-
 @pytest.mark.parametrize("kind", ["403", "500", "reset"])
 @pytest.mark.parametrize("key", [cluster_key(CRAWL_2012), "cc-index/*/cdx-*.gz"])
 def test_a_cdx_that_does_not_answer_is_no_answer_of_the_tree_alone(bucket: Bucket, kind: str, key: str) -> None:

@@ -19,8 +19,8 @@ from cc_pipeline.index.btree.format import HEADER
 from cc_pipeline.index.btree.tree import BTree, Item
 from cc_pipeline.testing.mini_crawl.btree import pack_pointer, write_btree
 from cc_pipeline_tests.fuzzing import bounded, edits, fuzz
-from cc_pipeline_tests.index.btree.reading import items_below
-from cc_pipeline_tests.index.zipnum.memory import Memory
+from cc_pipeline_tests.index.btree.test_tree import items_below
+from cc_pipeline_tests.index.memory import Memory
 
 MOST = 20_000
 

@@ -91,15 +91,6 @@ def test_mutated_pages(chunk: tuple[ColumnLayout, bytes], rows: int) -> None:
             assert fault.source == "f"
 
 
-@fuzz(60, data=swollen(TOKENS, [data[:20] for _, data in CHUNKS]), layout=st.sampled_from([each for each, _ in CHUNKS]))
-def test_swollen_pages(data: bytes, layout: ColumnLayout) -> None:
-    with bounded(2, 400):
-        try:
-            decode_pages(layout, [(4, data)], ROWS, source="f")
-        except DataFault as fault:
-            assert fault.source == "f"
-
-
 def _indexes() -> tuple[list[bytes], bytes]:
     """The page indexes of a file, and its footer."""
     out = io.BytesIO()

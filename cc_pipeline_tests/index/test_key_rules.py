@@ -1,20 +1,16 @@
-"""Every kind of lookup, in crawls with keys of either rule, of URLs with every kind of escape: against all rows there
-are, whose keys another program makes."""
+"""Lookups in crawls with keys of either rule, of URLs with every kind of escape, against all rows there are."""
 
 from __future__ import annotations
 
-import codecs
-import re
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
-from urllib.parse import unquote_to_bytes
 
 import pytest
 
 from cc_pipeline.commoncrawl.crawls import key_rule
 from cc_pipeline.commoncrawl.paths import path_list_key
-from cc_pipeline.commoncrawl.surt import KeyRule
+from cc_pipeline.commoncrawl.surt import KeyRule, surt_key
+from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.index.lookup import IndexSources, look_up
 from cc_pipeline.testing.mini_crawl.indexes import write_columnar, write_zipnum
@@ -47,77 +43,18 @@ HOSTS = (
 )  # fmt: skip
 
 
-def _as_escapes(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeDecodeError)
-    bad = error.object[error.start : error.end]
-    return "".join(f"%{byte:02X}" for byte in bad), error.end
-
-
-codecs.register_error("as escapes", _as_escapes)
-
-
-def resolved(text: str) -> str:
-    """Escapes resolved again and again; those of bytes that are no UTF-8 stay, as Common Crawl's key maker does it."""
-    while True:
-        runs = re.sub("(?:%[0-9A-Fa-f]{2})+", lambda run: unquote_to_bytes(run[0]).decode("utf-8", "as escapes"), text)
-        if runs == text:
-            return text
-        text = runs
-
-
-def escaped(text: str, *, before: bool) -> str:
-    again = "%" if before else "%(?![0-9A-F]{2})"
-    text = re.sub(again, "%25", text)
-    return re.sub("[^!-~]|#", lambda one: "".join(f"%{byte:02X}" for byte in one[0].encode()), text).lower()
-
-
-@cache
-def oracle_parts(url: str, *, before: bool) -> tuple[str, str, str]:
-    """Host, path and query that keys are made of, by a program that has nothing in common with ours but the rules."""
-    _, _, host, *rest = re.split("([/]{2}|(?<=[^/:])/)", url, maxsplit=2)
-    path, _, query = f"/{rest[-1]}".partition("?")
-    name = re.sub("^(www[0-9]*[.])+", "", host.encode("idna").decode().lower())
-    return name, escaped(resolved(path), before=before), escaped(resolved(query), before=before)
-
-
-def oracle_key(url: str, *, before: bool) -> str:
-    name, path, query = oracle_parts(url, before=before)
-    ordered = "&".join(sorted(query.split("&"), key=lambda one: (one.split("=", 1)[0], "=" in one, one)))
-    bare = path[:-1] if path.endswith("/") and path != "/" else path
-    return f"{','.join(reversed(name.split('.')))}){bare}{'?' if query else ''}{ordered}"
-
-
-def is_meant(kind: str, value: str, url: str) -> bool:
-    """Whether a capture is of a target, by the URLs alone."""
-    host, wanted = (text.partition("://")[2].partition("/")[0].encode("idna").decode() for text in (url, value))
-    if kind == "url":
-        return oracle_key(url, before=False) == oracle_key(value, before=False)
-    if kind == "prefix":
-        one, other = (oracle_parts(text, before=False) for text in (url, value))
-        if other[2]:
-            return one[:2] == other[:2] and one[2].startswith(other[2])
-        return one[0] == other[0] and one[1].startswith(other[1])
-    if kind == "host":
-        return host == wanted
-    if kind == "domain":
-        return host == wanted or host.endswith(f".{wanted}")
-    return ".".join(reversed(host.split("."))).startswith(".".join(reversed(wanted.split("."))))
-
-
-def all_urls() -> list[str]:
-    return [f"http{'s' * (number % 2)}://{host}{tail}" for host in HOSTS for number, tail in enumerate(TAILS.values())]
+URLS = [f"http{'s' * (number % 2)}://{host}{tail}" for host in HOSTS for number, tail in enumerate(TAILS.values())]
 
 
 def _captures(crawl: str) -> list[Capture]:
-    before = crawl == LAST_BEFORE
     template = Capture(
         crawl, "warc", "warc", "html", "example.com", "", "", datetime(2024, 12, 1, tzinfo=UTC), 200, None, "A" * 32,
         "text/html", "text/html", None, None, None, f"crawl-data/{crawl}/segments/1.2/warc/f.warc.gz", 0, 100, "1.2",
         None, "A" * 32, 9, None, None,
     )  # fmt: skip
     return [
-        replace(template, url=url, url_surtkey=oracle_key(url, before=before), warc_record_offset=100 * number)
-        for number, url in enumerate(all_urls())
+        replace(template, url=url, url_surtkey=surt_key(url, key_rule(crawl)), warc_record_offset=100 * number)
+        for number, url in enumerate(URLS)
     ]
 
 
@@ -142,65 +79,31 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return harvest_world(root, home, truth, [LAST_BEFORE, FIRST_AFTER])
 
 
-def _questions() -> list[tuple[str, str]]:
-    """Kinds of targets, and what each is of, as a URL."""
-    of_pages = [(kind, url) for url in all_urls() for kind in ("url", "prefix")]
-    cut = [
-        ("prefix", f"http://{host}{tail[:-length]}")
-        for host in HOSTS[:3]
-        for tail in TAILS.values()
-        for length in (3, 6)
-    ]
-    whole = [
-        (kind, f"http://{name}/")
-        for name in (*HOSTS, "example.com", "com", "www.example.com")
-        for kind in ("host", "domain", "rev")
-    ]
-    return of_pages + cut + whole
+def _targets() -> list[Target]:
+    """Pages, beginnings of pages that end anywhere in an escape, hosts, domains and reversed names."""
+    texts = [f"{kind}:{url}" for url in URLS for kind in ("url", "prefix")]
+    texts += [f"prefix:{url[:-length]}" for url in URLS[: 3 * len(TAILS)] for length in (3, 6)]
+    for host in (*HOSTS, "example.com", "www.example.com"):
+        name = host.encode("idna").decode()
+        texts += [f"host:{name}", name, "rev:" + ".".join(reversed(name.split(".")))]
+    return [*{target.slug: target for target in map(parse_target, texts)}.values()]
 
 
-def _text(kind: str, value: str) -> str:
-    name = value.partition("://")[2].rstrip("/")
-    if kind == "rev":
-        return "rev:" + ".".join(reversed(name.encode("idna").decode().split(".")))
-    return f"{kind}:{value if kind in ('url', 'prefix') else name}"
-
-
-@pytest.mark.parametrize(
-    ("crawl", "via"),
-    [
-        (LAST_BEFORE, "zipnum"),
-        pytest.param(LAST_BEFORE, "parquet", marks=pytest.mark.matrix),
-        pytest.param(FIRST_AFTER, "zipnum", marks=pytest.mark.matrix),
-        pytest.param(FIRST_AFTER, "parquet", marks=pytest.mark.matrix),
-    ],
-)
-def test_every_look_up_finds_what_the_rows_say(world: World, crawl: str, via: str) -> None:
-    questions = [
-        (kind, value)
-        for kind, value in _questions()
-        if (kind, value) not in {("host", "http://com/"), ("domain", "http://com/")}
-    ]
-    targets = {}
-    for kind, value in questions:
-        target = parse_target(_text(kind, value))
-        targets.setdefault(target.slug, (target, kind, target.value if kind in ("url", "prefix") else value))
+@pytest.mark.parametrize("via", ["zipnum", "parquet"])
+@pytest.mark.parametrize("crawl", [LAST_BEFORE, pytest.param(FIRST_AFTER, marks=pytest.mark.matrix)])
+def test_every_look_up_finds_the_captures_that_its_target_matches(world: World, crawl: str, via: str) -> None:
+    targets = _targets()
+    assert len(targets) > 200
     with Transport(str(world.root)) as transport:
         sources = IndexSources(transport, catalog=world.catalog, footers=world.home / "footers")
-        answers = look_up(crawl, ["warc"], [target for target, _, _ in targets.values()], sources, via=via).captures
-        alone = {
-            slug: look_up(crawl, ["warc"], [target], sources, via=via).captures[slug]
-            for slug, (target, _, _) in [*targets.items()][::40]
-        }
-    rows = [capture for capture in world.truth.captures if capture.crawl == crawl]
-    assert len(targets) > 200
-    for slug, (_, kind, value) in targets.items():
-        expected = {capture.warc_record_offset for capture in rows if is_meant(kind, value, capture.url)}
+        answers = look_up(crawl, ["warc"], targets, sources, via=via).captures
+        alone = {t.slug: look_up(crawl, ["warc"], [t], sources, via=via).captures[t.slug] for t in targets[::40]}
+    for target in targets:
+        expected = [100 * number for number, url in enumerate(URLS) if target.matches(url)]
+        assert expected or target.kind != "url"
         for answer in (answers, alone):
-            if slug in answer:
-                found = answer[slug]["warc_record_offset"].to_pylist()
-                assert sorted(found) == sorted(expected), (kind, value)
-        assert expected or kind != "url"
+            if target.slug in answer:
+                assert sorted(answer[target.slug]["warc_record_offset"].to_pylist()) == expected, target.definition
 
 
 def test_the_rule_is_that_of_the_index() -> None:

@@ -6,8 +6,6 @@ import gzip
 import json
 import random
 from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,11 +13,10 @@ from cc_pipeline.commoncrawl.paths import parse_path_list, path_list_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.index.btree.locator import CRAWL_2012, BTreeLocator
-from cc_pipeline.index.parquet.finder import CatalogFinder
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
 from cc_pipeline.testing.mini_crawl.generate import generate
-from cc_pipeline.testing.mini_crawl.spec import TEST, spec_for
+from cc_pipeline.testing.mini_crawl.spec import spec_for
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.conformance.locator_tests import some_target
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
@@ -43,47 +40,6 @@ def transport(world: World) -> Iterator[Transport]:
         yield opened
 
 
-def test_many_targets_at_once_share_what_is_read(world: World, transport: Transport) -> None:
-    targets = [parse_target(domain) for domain in world.truth.domains(NEW)]
-    with world.catalog() as catalog:
-        finder = CatalogFinder(catalog, transport, world.footers)
-        together = ParquetLocator(transport, finder).locate(NEW, ALL_SUBSETS, targets)
-        alone = [ParquetLocator(transport, finder).locate(NEW, ALL_SUBSETS, [target]) for target in targets]
-    for target, single in zip(targets, alone, strict=True):
-        assert single.captures[target.slug].equals(together.captures[target.slug])
-    assert together.requests < sum(single.requests for single in alone) / 5
-    assert sum(table.num_rows for table in together.captures.values()) == len(world.truth.captures_of(NEW))
-    zipnum = ZipNumLocator(transport, NEW).locate(NEW, ALL_SUBSETS, targets)
-    assert places(zipnum) == places(together)
-
-
-@pytest.mark.parametrize("crawl", [NEW, OLD])
-def test_rows_are_the_same_in_every_column(crawl: str, world: World, transport: Transport) -> None:
-    targets = [parse_target(domain) for domain in world.truth.domains(crawl)]
-    with world.catalog() as catalog:
-        finder = CatalogFinder(catalog, transport, world.footers)
-        answers = [
-            ParquetLocator(transport, finder).locate(crawl, ALL_SUBSETS, targets),
-            ZipNumLocator(transport, crawl).locate(crawl, ALL_SUBSETS, targets),
-        ]
-    tables = []
-    for answer in answers:
-        rows = [row for table in answer.captures.values() for row in table.to_pylist()]
-        for row in rows:
-            for name in ("located_by", "index_file", "index_position", "extra_columns"):
-                del row[name]
-        tables.append(sorted(rows, key=lambda row: (row["warc_filename"], row["warc_record_offset"])))
-    if crawl == OLD:  # columns that the columnar index of 2018 did not have yet, and CDXJ already had
-        for row in tables[0] + tables[1]:
-            for name in ("url_host_name_reversed", "content_charset", "content_languages", "fetch_redirect"):
-                del row[name]
-            del row["content_truncated"]
-    differing = {
-        (name, one[name], two[name]) for one, two in zip(*tables, strict=True) for name in one if one[name] != two[name]
-    }
-    assert not differing
-
-
 def test_the_2012_crawl_by_its_own_index(world: World, transport: Transport) -> None:
     captures = world.truth.captures_of(CRAWL_2012)
     rng = random.Random(2012)
@@ -97,29 +53,6 @@ def test_the_2012_crawl_by_its_own_index(world: World, transport: Transport) -> 
         found = BTreeLocator(transport).locate(CRAWL_2012, ["warc"], [target])
         assert places(found) == expected, target.definition
         assert found.notes == ()
-
-
-def test_unknown_columns_are_kept_as_text(tmp_path: Path) -> None:
-    crawl = replace(TEST.crawl(NEW), extra_columns=("content_mood", "fetch_colour"), record_ids=True)
-    truth = generate(tmp_path / "bucket", replace(TEST, crawls=(crawl,)))
-    world = harvest_world(tmp_path / "bucket", tmp_path, truth, (NEW,))
-    targets = [parse_target(domain) for domain in truth.domains()]
-    with Transport(str(world.root)) as transport, world.catalog() as catalog:
-        finder = CatalogFinder(catalog, transport)
-        parquet = ParquetLocator(transport, finder).locate(NEW, ALL_SUBSETS, targets)
-        zipnum = ZipNumLocator(transport, NEW).locate(NEW, ALL_SUBSETS, targets)
-    kept = []
-    for answer in (parquet, zipnum):
-        rows = [row for table in answer.captures.values() for row in table.to_pylist()]
-        extras = {(row["url"], row["fetch_time"]): dict(row["extra_columns"] or ()) for row in rows}
-        kept.append({where: {k.replace("-", "_"): v for k, v in extra.items()} for where, extra in extras.items()})
-    names = {name for extra in kept[0].values() for name in extra}
-    assert names == {"content_mood", "fetch_colour"}
-    assert kept[0] == {
-        where: {name: value for name, value in extra.items() if name in names} for where, extra in kept[1].items()
-    }
-    ids = [row["warc_record_id"] for table in parquet.captures.values() for row in table.to_pylist()]
-    assert all(isinstance(value, bytes) and len(value) == 16 for value in ids)
 
 
 @needs_corpus

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -146,20 +145,6 @@ def test_a_condition_is_answered_as_far_as_the_index_knows(world: World, sources
         assert said == {"unknown: status=200 and time>=2012" if unknown else "yes"}
 
 
-def test_a_condition_costs_the_bytes_of_its_column_and_no_more(world: World, sources: IndexSources) -> None:
-    domain = world.truth.domains(NEW)[0]
-    columns = ("url", "url_host_name", "url_surtkey", "warc_filename", "warc_record_offset", "warc_record_length")
-
-    def cost(text: str, *more: str) -> tuple[int, int]:
-        answer = look_up(
-            NEW, ["warc"], [parse_target(text)], replace(sources, columns=(*columns, *more)), via="parquet"
-        )
-        return answer.requests, answer.bytes
-
-    cost(domain, "fetch_status")  # page indexes are kept from one to the next
-    assert cost(f"{domain} where status=200") == cost(domain, "fetch_status") >= cost(domain)
-
-
 def test_what_the_catalog_has_not_is_said_or_refused(world: World, tmp_path: Path) -> None:
     target = parse_target(world.truth.domains(NEW)[0])
     with Transport(str(world.root)) as transport, world.catalog() as catalog:
@@ -180,20 +165,3 @@ def test_what_the_catalog_has_not_is_said_or_refused(world: World, tmp_path: Pat
         assert narrow["url"].null_count == 0
         assert narrow["content_charset"].null_count == narrow.num_rows
         assert narrow["domain"].equals(before.captures[target.slug]["domain"])
-
-
-def test_index_files_that_could_not_be_harvested_are_a_note(world: World, tmp_path: Path) -> None:
-    broken = next((world.root / "cc-index/table/cc-main/warc" / f"crawl={NEW}" / "subset=robotstxt").iterdir())
-    content = broken.read_bytes()
-    try:
-        broken.write_bytes(content[:-4] + b"XXXX")
-        again = harvest_world(world.root, tmp_path, world.truth, (NEW,))
-        target = parse_target(world.truth.domains(NEW)[0])
-        with Transport(str(world.root)) as transport, again.catalog() as catalog:
-            locator = ParquetLocator(transport, CatalogFinder(catalog, transport))
-            notes = locator.locate(NEW, ["warc"], [target]).notes
-            assert notes == ()
-            with pytest.raises(EnvironmentFault, match=r"index files of CC-MAIN-2024-22 \(robotstxt\) could be read"):
-                locator.locate(NEW, ALL_SUBSETS, [target])
-    finally:
-        broken.write_bytes(content)

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.index.catalog.from_footers import crawl_tables, footers_digest
@@ -77,17 +75,6 @@ def test_bounds_are_those_of_the_values(tmp_path: Path, options):
     assert not reader.asked
 
 
-def test_a_copied_file_keeps_its_bounds(tmp_path: Path):
-    key = key_of(0)
-    reader, store = harvested(tmp_path, {key: unmarked()})
-    repair_row_groups(CRAWL, [key], reader, store)
-    with store.write(CRAWL) as writer:
-        writer.put(key, len(reader.objects[key]), '"of a copy"', writer.footer(key))
-    tables = crawl_tables(CRAWL, [key], store)
-    assert set(tables.row_groups["url_surtkey_source"].to_pylist()) == {"repaired"}
-    assert not plan_repair(CRAWL, [key], store).row_groups
-
-
 def test_the_footer_says_which_file_bounds_are_of(tmp_path: Path):
     key = key_of(0)
     first, second = unmarked(), unmarked(75)
@@ -142,14 +129,6 @@ def test_a_sick_place_stops_the_repair_and_what_was_read_is_kept(tmp_path: Path)
     assert report.repaired == 12
 
 
-def test_progress_is_reported(tmp_path: Path):
-    key = key_of(0)
-    reader, store = harvested(tmp_path, {key: unmarked()})
-    seen = []
-    report = repair_row_groups(CRAWL, [key], reader, store, on_progress=lambda done, all_: seen.append((done, all_)))
-    assert (report.repaired, report.remaining, seen) == (3, 0, [(1, 3), (2, 3), (3, 3)])
-
-
 @needs_corpus
 def test_the_old_crawl_of_the_corpus(tmp_path: Path):
     bucket = CORPUS / "realcrawl" / "bucket"
@@ -170,18 +149,6 @@ def chunk_of(data: bytes) -> tuple[ColumnLayout, bytes, int, int]:
     chunk = group.chunks["url_surtkey"]
     layout = ColumnLayout("url_surtkey", "BYTE_ARRAY", "optional", 0)
     return layout, data[chunk.offset : chunk.offset + chunk.size], group.rows, chunk.offset
-
-
-@settings(max_examples=80)
-@given(st.integers(0, 10_000), st.binary(min_size=1, max_size=8), st.booleans())
-def test_damaged_pages_give_bounds_or_a_fault(at, noise, cut):
-    layout, pages, rows, offset = chunk_of(parquet_bytes(index_table(30), 30, compression="none", use_dictionary=False))
-    at %= len(pages)
-    damaged = pages[:at] + noise + (b"" if cut else pages[at + len(noise) :])
-    try:
-        read_bounds(layout, damaged, rows, source="x", offset=offset)
-    except DataFault as fault:
-        assert fault.source == "x"
 
 
 def test_the_log_survives_a_torn_line(tmp_path: Path):

@@ -3,7 +3,6 @@ they are a gap that is named, and what was to be located stays to be."""
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,19 +11,14 @@ import pytest
 from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import IndexIncomplete
-from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.index import locator
 from cc_pipeline.index.lookup import IndexSources, look_up
 from cc_pipeline.index.zipnum.cluster_cache import Clusters
-from cc_pipeline.lake.slice import LOCATE
 from cc_pipeline.testing.mini_crawl.generate import generate
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.ranges import RetryPolicy
-from cc_pipeline.transport.source_client import SourceOptions
-from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.index.lookup_world import World, harvest_world, places
-from cc_pipeline_tests.world import copy_of, due, extract, harvest, notes_of, replace_file, workspace_of
+from cc_pipeline_tests.world import copy_of, replace_file
 
 OLD, NEW = "CC-MAIN-2018-05", "CC-MAIN-2024-22"
 SITE, ELSEWHERE = "example.com", "example.org"
@@ -123,50 +117,3 @@ def test_where_it_may_not_be_asked_the_gap_is_named(
             look_up(OLD, ["warc"], [parse_target(SITE)], sources)
         assert said in f"{lacking.value} {lacking.value.advice}"
         assert look_up(OLD, ["warc"], [parse_target(ELSEWHERE)], sources).gaps is None
-
-
-def test_somebody_who_names_zipnum_gets_no_other_index(world: World, tmp_path: Path) -> None:
-    root = copy_of(world.root, tmp_path / "bucket")
-    damage(root, NEW, "gone")
-    with Transport(str(root)) as transport:
-        sources = IndexSources(transport, world.catalog, footers=world.home / "footers")
-        with pytest.raises(IndexIncomplete, match="not_found"):
-            look_up(NEW, ["warc"], [parse_target(SITE)], sources, via="zipnum")
-
-
-@pytest.mark.parametrize("action", ["404", "416"])
-def test_a_shard_that_a_server_refuses(world: World, tmp_path: Path, action: str) -> None:
-    """One status for a whole request costs no member that can be read alone."""
-    key = cluster_key(NEW).replace("cluster.idx", "cdx-*.gz")
-    retry = SourceOptions(retry=RetryPolicy(base=0.001, longest=0.005))
-    with FaultServer(world.root) as server, Transport(server.url, retry) as transport:
-        served = harvest_world(world.root, tmp_path, None, [NEW], server.url)
-        server.set_rules([Rule(action, key, times=None)])
-        sources = IndexSources(transport, served.catalog, footers=served.home / "footers")
-        found = look_up(NEW, ["warc"], [parse_target(SITE)], sources)
-    with Transport(str(world.root)) as transport:
-        right = look_up(NEW, ["warc"], [parse_target(SITE)], IndexSources(transport), via="zipnum")
-    assert (places(found), found.gaps) == (places(right), None)
-    assert set(found.captures[SITE]["located_by"].to_pylist()) == {"parquet"}
-
-
-def test_a_slice_that_is_not_known_stays_to_be_located(world: World, tmp_path: Path) -> None:
-    root = copy_of(world.root, tmp_path / "bucket")
-    damage(root, OLD, "no gzip")
-    workspace = workspace_of(root, tmp_path / "home", index="zipnum")
-    workspace.register_targets([parse_target(SITE), parse_target(ELSEWHERE)])
-    with pytest.raises(IndexIncomplete, match=r"1 of .* blocks of the URL index"):
-        locate_captures(workspace, OLD, [SITE])
-    assert notes_of(workspace, LOCATE) == workspace.lake.read("captures").to_pylist() == []
-    assert due(workspace, LOCATE, SITE, crawl=OLD) == {SITE}
-    # other targets, and other crawls, go on
-    assert extract(workspace, ELSEWHERE, crawl=OLD)[0].rows > 0
-    assert extract(workspace, SITE, crawl=NEW)[0].rows > 0
-    workspace.close()
-    shutil.rmtree(tmp_path / "home" / "cache", ignore_errors=True)
-    again = workspace_of(root, tmp_path / "home")
-    harvest(again, OLD)
-    located = locate_captures(again, OLD, [SITE])
-    assert located.rows == len(world.truth.captures_of(OLD, subset="warc", domain=SITE))
-    assert due(again, LOCATE, SITE, crawl=OLD) == set()
-    assert due(again, LOCATE, SITE, crawl=OLD) == set()

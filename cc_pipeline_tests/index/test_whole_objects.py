@@ -3,21 +3,17 @@ beyond a bound another index is asked. Footers and records are left out, and ask
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.lookup import IndexSources, look_up
 from cc_pipeline.index.parquet import read
 from cc_pipeline.index.zipnum import cluster_cache
-from cc_pipeline.stores.answer import ERROR_BODY_BYTES
 from cc_pipeline.testing.mini_crawl.generate import generate
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
+from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.index.lookup_world import World, harvest_world, places
@@ -73,28 +69,3 @@ def test_beyond_the_bound_another_index_answers(world: World, monkeypatch: pytes
             assert look_up(CRAWL, ["warc"], [target], sources).index == "parquet"
             with pytest.raises(EnvironmentFault, match="sends whole files"):
                 look_up(CRAWL, ["warc"], [target], sources, via="zipnum")
-
-
-def test_the_end_of_an_object_is_taken_out_of_it(tmp_path: Path) -> None:
-    content = bytes(range(256)) * 4_000
-    (tmp_path / "file").write_bytes(content)
-    rules = [Rule("whole_object", times=None)]
-    with FaultServer(tmp_path, rules=rules) as server, Transport(server.url, OPTIONS) as transport:
-        got = transport.read_suffix("file", 100, len(content))
-        assert (got.data, got.offset, got.total) == (content[-100:], len(content) - 100, len(content))
-        before = transport.stats.bytes
-        refused = transport.read_many([ByteRange("file", None, 100, max_object_bytes=len(content) - 1)])
-        assert [isinstance(one, RangeBytes) for one in refused] == [False]
-        taken = transport.stats.bytes - before
-    assert taken <= 8 * (ERROR_BODY_BYTES + 1), "beyond the bound the body is not read"
-
-
-def test_members_of_a_whole_shard_cost_what_lies_before_them(world: World) -> None:
-    shard = world.root / cluster_key(CRAWL).replace("cluster.idx", "cdx-00000.gz")
-    with (
-        FaultServer(world.root, rules=[Rule("whole_object", "*cdx-*", times=None)]) as server,
-        Transport(server.url, OPTIONS) as transport,
-    ):
-        found = look_up(CRAWL, ["warc"], [parse_target("tld:com")], IndexSources(transport), via="zipnum")
-        assert len(places(found)) > 50
-        assert found.bytes <= 2 * shard.stat().st_size + (world.root / cluster_key(CRAWL)).stat().st_size

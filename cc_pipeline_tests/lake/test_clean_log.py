@@ -82,16 +82,3 @@ def test_a_young_checkpoint_of_a_quiet_table_takes_no_version_that_is_named(lake
     assert lake_in(lake.root).pin("slices", newest - 1).version == newest - 1
     assert clean_log(lake, "slices", keep=[newest]) > 0
     assert lake_in(lake.root).pin("slices", newest).version == newest
-
-
-def test_a_lake_goes_on_behind_a_cleaned_log(lake: Lake) -> None:
-    age(lake, COMMITS)
-    assert clean_log(lake, "slices") > 0
-    [row] = commit(lake_in(lake.root), {"t1": [-1]})
-    assert row.seq == 2
-    assert len(content(lake)) == 40
-    assert content(lake_in(lake.root))[0] == ("C", "t0", 200)
-
-
-def test_a_table_that_is_not_there_has_no_log(tmp_path: Path) -> None:
-    assert clean_log(lake_in(tmp_path), "slices") == 0

@@ -69,12 +69,6 @@ def test_columns_that_another_program_adds_meanwhile_are_refused(tmp_path: Path)
         lake.read("things")
 
 
-def test_the_order_of_columns_is_free(tmp_path: Path) -> None:
-    put(lake_of(tmp_path, SCHEMA))
-    turned = pa.schema([*SCHEMA][::-1])
-    assert lake_of(tmp_path, turned).read("things") == ROWS.select(turned.names)
-
-
 def test_rows_get_the_order_and_types_of_a_schema() -> None:
     rows = pa.table({"n": [1], "name": [["x"]], "crawl": ["a"], "other": [2]})
     assert with_columns(rows, SCHEMA).equals(ROWS)

@@ -101,14 +101,6 @@ def test_values_move_between_rows_columns_and_places_of_a_list_only_with_notice(
     assert len(set(alike)) == len(alike)
 
 
-def test_a_column_that_is_added_and_wider_numbers_change_nothing() -> None:
-    schema = pa.schema([("target", pa.string()), ("n", pa.int32()), ("s", pa.struct([("x", pa.float32())]))])
-    rows = [{"target": "t", "n": number, "s": {"x": number / 4}} for number in range(9)]
-    grown = pa.struct([("x", pa.float64()), ("new", pa.string())])
-    wider = pa.schema([("new", pa.list_(pa.string())), ("s", grown), ("n", pa.int64()), ("target", pa.string())])
-    assert versions(rows, schema) == versions(rows, wider)
-
-
 def test_slices_together_are_as_if_they_were_one() -> None:
     schema, rows = made(CAPTURES_SCHEMA, random.Random(3))
     one = versions([row | {"target": "t"} for row in rows], schema)["t"]

@@ -6,7 +6,6 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
@@ -19,7 +18,6 @@ from deltalake.exceptions import CommitFailedError
 from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake import files as files_module
-from cc_pipeline.lake import lake as lakes
 from cc_pipeline.lake import streaming
 from cc_pipeline.lake.compaction import Bounds, compact
 from cc_pipeline.lake.content_digests import NOTHING, compute_content_digests
@@ -45,7 +43,6 @@ from cc_pipeline_tests.lake.things import (
     build_rows,
     commit,
     content,
-    define,
     lake_in,
     new_generations,
 )
@@ -168,18 +165,6 @@ def test_written_rows_are_counted_and_digested_by_slice_however_they_come(lake: 
     assert compute_content_digests([], "target", ()).get("a", NOTHING) == NOTHING
 
 
-def test_few_rows_are_packed_quickly_and_many_tightly(lake: Lake) -> None:
-    def packed() -> list[tuple[str, int]]:
-        found = [pq.ParquetFile(file).metadata for file in lake.pin("things").files]
-        return sorted((one.row_group(0).column(0).compression, one.num_rows) for one in found)
-
-    commit(lake, {"a": [1]})
-    commit(lake, {"b": range(60_000)})
-    assert packed() == [("SNAPPY", 1), ("ZSTD", 60_000)]
-    compact(lake, "things", Bounds(1))
-    assert packed() == [("ZSTD", 60_001)]
-
-
 def test_bounds_of_long_values_are_short_and_still_true(tmp_path: Path) -> None:
     schema = pa.schema([SCHEMA.field("crawl"), SCHEMA.field("target"), pa.field("text", pa.string())])
     lake = Lake(str(tmp_path), [TableSpec("pages", schema, SLICE), *SPECS])
@@ -252,35 +237,19 @@ from cc_pipeline.lake.streaming import count_rows
 from cc_pipeline_tests.lake.things import commit, lake_in
 
 lake = lake_in(sys.argv[1])
-names = [f"name-{one:06}.example" for one in range(100_000)]
+names = [f"name-{one:06}.example" for one in range(30_000)]
 commit(lake, {name: [1] if number % 10 == 0 else [] for number, name in enumerate(names)})
-assert lake.read("things", {"crawl": "C", "target": names}, ["value"]).num_rows == 10_000
-assert count_rows(lake, "things", {"target": names[5:]}, ["crawl"]) == {("C",): 9_999}
+assert lake.read("things", {"crawl": "C", "target": names}, ["value"]).num_rows == 3_000
+assert count_rows(lake, "things", {"target": names[5:]}, ["crawl"]) == {("C",): 2_999}
 """
 
 
 @pytest.mark.bomb
-def test_a_hundred_thousand_names_end_no_process(tmp_path: Path) -> None:
+def test_very_many_names_end_no_process(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _MANY, str(tmp_path)], capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stderr[-2000:]
-
-
-def test_a_pinned_version_stays_readable_after_the_next_commit(lake: Lake) -> None:
-    commit(lake, {"x": [1]})
-    pinned = lake.pin("things")
-    commit(lake, {"x": [2]})
-    compact(lake, "things", Bounds(1))
-    assert all(Path(file).exists() for file in pinned.files)
-    assert lake.pin("things", pinned.version) == pinned
-    assert lake.pin("things", -1).files == ()
-
-
-def test_a_place_that_cannot_be_written_is_an_environment_fault(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(EnvironmentFault, match="file"):
-        commit(lake_in(tmp_path / "file"), {"x": [1]})
 
 
 def test_a_lake_that_may_not_be_read_is_an_environment_fault(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,28 +263,6 @@ def test_a_lake_that_may_not_be_read_is_an_environment_fault(lake: Lake, monkeyp
         with pytest.raises(EnvironmentFault, match=r"things.*Permission denied") as found:
             reader.handle(THINGS)
         assert "the right to read that folder" in found.value.advice
-
-
-def test_a_handle_is_opened_anew_after_some_commits_and_sees_those_of_others(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[str] = []
-    real = lakes.DeltaTable
-
-    class Counted(real):  # type: ignore[misc, valid-type]
-        def __init__(self, address: str, *given: object, **named: object) -> None:
-            opened.append(address.rpartition("/")[2])
-            super().__init__(address, *given, **named)
-
-    commit(lake, {"x": [0]})
-    monkeypatch.setattr(lakes, "DeltaTable", Counted)
-    monkeypatch.setattr(lakes, "_MAX_HANDLE_COMMITS", 3)
-    other = lake_in(lake.root)
-    for number in range(9):
-        commit(lake, {f"t{number}": [number]})
-        assert len(content(other)) == number + 2
-    # a handle for some five commits and each of the two
-    assert 2 <= opened.count("things") <= 6
 
 
 def test_a_table_that_another_process_makes_at_the_same_time_is_used(
@@ -340,28 +287,13 @@ def test_the_same_on_s3(weed: S3Server, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", weed.secret)
     options = {"AWS_ENDPOINT_URL": weed.endpoint, "AWS_REGION": REGION, "AWS_ALLOW_HTTP": "true"}
     lake, other = (lake_in("s3://lake/here", options) for _ in range(2))
-    define(lake, "x.example")
     crawl = "C ü%41"
     commit(lake, {"x.example": [1, 2], "y'": [3]}, crawl)
     commit(other, {"x.example": [4]}, crawl)
-    commit(lake, {"z": [5]}, crawl)
-    expected = [(crawl, "x.example", 4), (crawl, "y'", 3), (crawl, "z", 5)]
-    assert content(lake) == content(other) == expected
-    assert values_of(lake, crawl, ["x.example", "z"]) == [4, 5]
     # of two swaps on one version the second is refused
     handles = [one.prepare("slices") for one in (lake, other)]
     files = [[*files_module.write_files(one, one.specs["slices"], {"crawl": crawl}, [])] for one in (lake, other)]
-    assert [
-        one.swap("slices", handle, own) for one, handle, own in zip((lake, other), handles, files, strict=True)
-    ] == [
-        True,
-        False,
-    ]
-    assert compact(lake, "things", Bounds(1)) == compact(other, "slices", Bounds(1)) + 0 == 3
-    assert content(lake) == content(other) == expected
+    assert lake.swap("slices", handles[0], files[0]) and not other.swap("slices", handles[1], files[1])
+    assert compact(lake, "things", Bounds(1)) == compact(other, "slices", Bounds(1)) == 2
+    assert content(lake) == content(other) == [(crawl, "x.example", 4), (crawl, "y'", 3)]
     assert find_live_rows(lake, [lake.pin("slices"), lake.pin("things")]).miscounts == []
-
-
-def values_of(lake: Lake, crawl: str, targets: Sequence[str]) -> list[int]:
-    batches = stream_slices(lake, "things", crawl, targets, ["value"])
-    return sorted(value for batch in batches for value in batch.column(0).to_pylist())

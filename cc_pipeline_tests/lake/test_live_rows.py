@@ -60,8 +60,8 @@ def test_files_count_wholly_or_in_part(lake: Lake) -> None:
     found = find(lake)
     assert found.miscounts == []
     table = found.tables["things"]
-    assert [len(table.whole), len(table.mixed), len(table.generations), table.rows] == [2, 1, 1, 9]
-    assert all(Path(path).exists() for path in (*table.whole, *table.mixed))
+    assert [len(table.complete), len(table.mixed), len(table.generations), table.rows] == [2, 1, 1, 9]
+    assert all(Path(path).exists() for path in (*table.complete, *table.mixed))
     rows = stream_live_rows(lake, table).read_all()
     assert rows.schema == lake.specs["things"].schema
     assert Counter(rows["target"].to_pylist()) == {"a": 3, "b": 1, "c'": 5}
@@ -97,14 +97,6 @@ def test_other_rows_than_were_committed_are_found_though_no_file_is_damaged(lake
     assert find(lake).miscounts == []
     empty_slices(lake, MAKE, slices_in(CRAWL, ["a"]))
     assert find(lake).tables["things"].rows == 9
-
-
-def test_rows_that_a_program_took_from_the_log_are_missed(lake: Lake) -> None:
-    files = lake.pin("things").stored_files(["D"])
-    with lake.fixed("things") as handle:
-        assert lake.swap("things", handle, [], files)
-    [one] = find(lake).miscounts
-    assert (one.slice_, one.committed, one.stored) == (Slice("D", "c'"), 5, 0)
 
 
 def test_counts_are_kept_by_file_and_right_after_files_change(
@@ -148,12 +140,3 @@ def test_what_is_committed_between_the_pins_is_left_out(lake: Lake) -> None:
         (row["crawl"], row["target"], row["value"])
         for row in stream_live_rows(lake, found.tables["things"]).read_all().to_pylist()
     ) == Counter([("C", "a", 9), ("C", "z", 1), *(("D", "c'", n) for n in range(5))])
-
-
-def test_a_lake_without_anything_has_no_rows_that_count(tmp_path: Path) -> None:
-    lake = lake_in(tmp_path / "new")
-    found = find(lake)
-    assert {name: (table.rows, table.whole, table.mixed) for name, table in found.tables.items()} == dict.fromkeys(
-        ("things", "words", "others"), (0, (), ())
-    )
-    assert found.miscounts == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 import tempfile
@@ -42,7 +41,6 @@ from cc_pipeline.maintenance.leftovers import list_generations
 from cc_pipeline_tests.lake.things import (
     CRAWL,
     MAKE,
-    OTHERS,
     THINGS,
     build_rows,
     commit,
@@ -224,51 +222,6 @@ def test_a_purged_row_that_was_committed_since_it_was_read_is_not_taken_away(lak
     assert read_purged(lake).num_rows == 0
 
 
-def test_the_slices_are_read_once_a_step_and_again_after_orphans_were_condemned(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reads: list[str] = []
-
-    def read(lake: Lake, table: str, crawl: str) -> object:
-        reads.append(crawl)
-        return read_liveness(lake, table, crawl)
-
-    define(lake, "a.example")
-    commit(lake, {"a.example": [1]})
-    commit(lake, {"a.example": [2]}, "D")
-    monkeypatch.setattr(compaction, "read_liveness", read)
-    assert compact(lake, "things", Bounds()) == 0
-    assert reads == [CRAWL, "D"]
-    reads.clear()
-    delete_definitions(lake, ["a.example"])
-    assert compact(lake, "things", Bounds(purged={CRAWL: list_generations(read_purged(lake))[CRAWL]})) == 1
-    assert reads == [CRAWL], "nothing is left to look at, and no other crawl is"
-    reads.clear()
-    append_orphan(lake, 1)
-    with later(WEEK):
-        assert compact(lake, "things", Bounds()) == 1
-    assert reads == [CRAWL, CRAWL, CRAWL, "D"], "again as it was condemned, and for a next step"
-
-
-def test_no_more_orphans_are_dropped_than_are_condemned(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "_MAX_CONDEMNED", 2)
-    orphans = sorted(append_orphan(lake, number) for number in range(5))
-    dropped = []
-    real = compaction._replace
-
-    def replace(lake: Lake, spec: object, step: object) -> object:
-        [row] = lake.read("slices", {"stage": "condemned"}).to_pylist()
-        condemned = {int(number) for number in json.loads(row["details"])["generations"]}
-        assert {*step.dropped.to_pylist()} <= condemned
-        dropped.extend(step.dropped.to_pylist())
-        return real(lake, spec, step)
-
-    monkeypatch.setattr(compaction, "_replace", replace)
-    with later(WEEK):
-        compact_all(lake)
-    assert (sorted(dropped), stored_rows(lake)) == (orphans, 0)
-
-
 def test_files_with_dead_rows_alone_are_removed_unread_and_files_with_few_are_left(lake: Lake) -> None:
     commit(lake, {"a": range(5)})
     [dead] = stored_files(lake)
@@ -324,7 +277,7 @@ def test_an_orphan_that_is_committed_just_before_it_is_condemned_stays(
     with later(WEEK):
         compact_all(lake)
     assert content(lake) == [(CRAWL, "b", 5), (CRAWL, "b", 6)]
-    assert lost not in read_liveness(lake, "things", CRAWL).named
+    assert lost not in read_liveness(lake, "things", CRAWL).every
     assert min(file.rows for file in stored_files(lake)) == 2
 
 
@@ -363,29 +316,6 @@ def test_superseded_slices_in_several_files_are_merged_once(lake: Lake, monkeypa
         assert compact(lake, "slices", Bounds()) == 0
 
 
-def test_merged_files_are_one_sorted_run_with_the_types_of_the_table(lake: Lake) -> None:
-    crawl = "C ü%41'"
-    targets = [f"t{number}" for number in range(12)]
-    random.Random(1).shuffle(targets)
-    for number, target in enumerate(targets):
-        commit(lake, {target: range(40 - number)}, crawl)
-    commit(lake, {"t3": range(5)}, "other")
-    before = whole_rows(lake, "things")
-    assert compact_all(lake) == 12
-    assert whole_rows(lake, "things") == before
-    one, other = sorted(stored_files(lake), key=lambda file: file.crawl)
-    assert (one.crawl, one.first, one.last, one.rows) == (crawl, "t0", "t9", sum(range(29, 41)))
-    assert other.crawl == "other"
-    stored = pq.ParquetFile(f"{lake.address('things')}/{one.path}").read()
-    assert stored["target"].to_pylist() == sorted(stored["target"].to_pylist())
-    expected = [
-        field.with_type(pa.timestamp("us", "UTC")) if field.name == "at" else field for field in THINGS.stored_schema
-    ]
-    assert stored.schema.equals(pa.schema([field for field in expected if field.name != "crawl"]))
-    assert lake.read("things", {"crawl": crawl, "target": "t3"}).num_rows == 40 - targets.index("t3")
-    assert compact_all(lake) == 0
-
-
 @pytest.mark.parametrize("small", [0, 256 << 10])
 @pytest.mark.parametrize("seed", range(3))
 def test_files_that_overlap_become_sorted_and_a_slice_of_several_files_is_together(
@@ -421,86 +351,29 @@ def test_files_that_overlap_become_sorted_and_a_slice_of_several_files_is_togeth
         assert of_file["value"].to_pylist() == own["value"].to_pylist()
 
 
-def test_files_that_do_not_overlap_are_read_one_after_the_other(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "_SMALL_FILE", 0)
-    written: list[StoredFile] = []
-    for number in range(30):
-        values = {f"t{number:02}": range(10), f"t{number:02}b": range(10)}
-        batches = build_rows(CRAWL, values).to_batches()
-        written += write_rows(lake, "things", CRAWL, batches, new_generations(CRAWL, values)).files
-    batches_ = [batch.num_rows for batch in merge_files(lake, THINGS, random.Random(1).sample(written, 30))]
-    assert batches_ == [20] * 30, "whole batches"
-
-
-def test_merging_wide_texts_takes_the_memory_of_the_batches_of_files_that_overlap(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Eight files with 6 MB of text each, all of which overlap."""
-    schema = OTHERS.schema
-    chance = random.Random(3)
-    for number in range(8):
-        rows = [
-            {"crawl": CRAWL, "target": f"t{target:03}-{number}", "made_by": chance.randbytes(30_000).hex()}
-            for target in range(100)
-        ]
-        batches = pa.Table.from_pylist(rows, schema).to_batches(max_chunksize=5)
-        generations = new_generations(CRAWL, [row["target"] for row in rows])
-        lake.append("others", write_rows(lake, "others", CRAWL, batches, generations).files)
-    del rows, batches
-    files_ = stored_files(lake, "others")
-    monkeypatch.setattr("cc_pipeline.lake.streaming._BATCH_BYTES", 1 << 18)
-    monkeypatch.setattr("cc_pipeline.lake.streaming._BATCH_ROWS", 4)
-    before, peak = pa.total_allocated_bytes(), 0
-    count = 0
-    for batch in merge_files(lake, OTHERS, files_):
-        count += batch.num_rows
-        peak = max(peak, pa.total_allocated_bytes() - before)
-    assert count == 800
-    packed = sum(file.size for file in files_)
-    assert packed > 22 * MB
-    # all rows, unpacked, are 48 MB
-    assert peak < packed + 30 * MB, peak / MB
-
-
-def test_of_two_merges_of_the_same_files_one_counts(lake: Lake) -> None:
+@pytest.mark.parametrize("other", ["commits", "merges", "is this one"])
+def test_a_merge_beside_others_is_committed_once(lake: Lake, monkeypatch: pytest.MonkeyPatch, other: str) -> None:
     for target in "abcd":
         commit(lake, {target: range(3)})
-    other = lake_in(lake.root)
-    found = [compaction._find_step(one, THINGS, CRAWL, Bounds(1), one_file_counts(one)) for one in (lake, other)]
-    before = whole_rows(lake, "things")
-    done = [
-        compaction._replace(one, THINGS, step)
-        for one, step in zip((lake, other), found, strict=True)
-        if step is not None
-    ]
-    assert [one is None for one in done] == [False, True]
-    assert whole_rows(lake, "things") == before
-
-
-def one_file_counts(lake: Lake) -> compaction._CountRows:
-    return lambda file: compaction.count_generations(lake, "things", file)
-
-
-@pytest.mark.parametrize("answer", ["refused", "lost"])
-def test_a_merge_beside_appends_is_committed_once(lake: Lake, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
-    for target in "abcd":
-        commit(lake, {target: range(3)})
-    other, plain, met = lake_in(lake.root), Lake.swap, []
+    others, plain, met = lake_in(lake.root), Lake.swap, []
 
     def meet(own: Lake, table: str, *given: object, **named: object) -> bool:
         if own is lake and table == "things" and not met:
             met.append(True)
-            if answer == "lost":
+            if other == "is this one":  # whose answer was lost
                 assert plain(own, table, *given, **named)  # type: ignore[arg-type]
                 return False
-            commit(other, {"e": [7], "b": [8]})
+            if other == "commits":
+                commit(others, {"e": [7], "b": [8]})
+            else:
+                assert compact(others, "things", Bounds(3)) == 4
         return plain(own, table, *given, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Lake, "swap", meet)
-    assert compact(lake, "things", Bounds(3)) == 4
+    assert compact(lake, "things", Bounds(3)) == (0 if other == "merges" else 4)
     assert met
-    assert len(stored_files(lake)) == (2 if answer == "refused" else 1)
-    rows = {"a": 3, "b": 3, "c": 3, "d": 3} | ({"b": 1, "e": 1} if answer == "refused" else {})
+    assert len(stored_files(lake)) == (2 if other == "commits" else 1)
+    rows = {"a": 3, "b": 3, "c": 3, "d": 3} | ({"b": 1, "e": 1} if other == "commits" else {})
     assert Counter(target for _, target, _ in content(lake)) == rows
 
 
@@ -577,11 +450,6 @@ def test_small_files_are_merged_by_crawl_when_there_are_many() -> None:
     many = [stored("a", "a", MB, "B") for _ in range(layout.MAX_SMALL_FILES + 1)]
     large = [stored("a", "a", 9 * MB, "B")]
     assert find_due_merges([*few, *many, *large]) == [many]
-
-
-def test_the_files_of_a_home_that_was_never_merged_are_merged_by_and_by() -> None:
-    many = [stored(f"{n:05}", f"{n:05}", 10_000) for n in range(3_000)]
-    assert [len(merge) for merge in find_due_merges(many)] == [layout.MAX_MERGED_FILES]
 
 
 def test_a_run_of_large_files_is_never_merged_again_and_deep_ones_are() -> None:

@@ -41,13 +41,16 @@ def drawn(count: int) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def test_many_rows_come_in_the_same_order_as_few(tmp_path: Path) -> None:
+def test_many_rows_come_in_the_same_order_as_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = drawn(3_000)
     expected = sorted(
         table.to_pylist(),
         key=lambda row: ((row["file"] is not None, (row["file"] or "").encode()),
                          (row["offset"] is not None, row["offset"] or 0), row["number"]),
     )  # fmt: skip
+    merge, counts = ordered._merge_sorted, list[int]()
+    monkeypatch.setattr(ordered, "_MAX_RUNS", 4)
+    monkeypatch.setattr(ordered, "_merge_sorted", lambda runs, order: counts.append(len(runs)) or merge(runs, order))
     # all of them kept, a few runs, and so many that merged runs are merged again
     for in_memory in (1 << 30, 30_000, 1_000):
         rows = OrderedRows(SCHEMA, ("file", "offset", "number"), tmp_path, in_memory)
@@ -60,6 +63,7 @@ def test_many_rows_come_in_the_same_order_as_few(tmp_path: Path) -> None:
             found = pa.Table.from_batches(rows.batches(), SCHEMA)
             assert found.to_pylist() == expected
     assert len(list(tmp_path.iterdir())) == 2, "one file each, where there are files: the runs are gone"
+    assert max(counts) == 4, "no more files are open than the bound says"
 
 
 def test_without_an_order_rows_come_back_as_they_came(tmp_path: Path) -> None:
@@ -107,29 +111,6 @@ def test_wide_rows_take_no_more_memory_than_narrow_ones(tmp_path: Path, monkeypa
     assert largest <= 5 << 20
     # a piece of each of the 40 runs, a run that is sorted, and what Arrow keeps for itself; there are 80 MB of rows
     assert most < 40 << 20, most
-
-
-@pytest.mark.parametrize("count", [7, 40, 130])
-def test_no_more_files_are_open_than_the_bound_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
-) -> None:
-    monkeypatch.setattr(ordered, "_MAX_RUNS", 4)
-    merged, together = ordered._merge_sorted, []
-
-    def seen(runs: list[ordered._Run], order: tuple[str, ...]) -> object:
-        together.append(len(runs))
-        return merged(runs, order)
-
-    monkeypatch.setattr(ordered, "_merge_sorted", seen)
-    schema = pa.schema([pa.field("place", pa.int64())])
-    rows = OrderedRows(schema, ("place",), tmp_path, 1)
-    for place in range(count):
-        rows.add(pa.record_batch([[place * 37 % count]], schema=schema))
-    assert [row["place"] for batch in rows.batches() for row in batch.to_pylist()] == sorted(
-        place * 37 % count for place in range(count)
-    )
-    assert max(together) <= 4
-    assert [path.suffix for path in tmp_path.iterdir()] == [".arrow"], "no run is left"
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 3, 7, 1_000])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import shutil
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,10 +13,8 @@ import pytest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake import slices as slices_module
-from cc_pipeline.lake.compaction import condemn
 from cc_pipeline.lake.files import write_rows
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.layout import StoredFile
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.lake.slices import (
     Base,
@@ -32,7 +29,6 @@ from cc_pipeline.lake.slices import (
     list_slices,
     read_base,
     read_liveness,
-    read_purged,
     read_slice_rows,
 )
 from cc_pipeline.lake.streaming import count_rows, stream_crawl, stream_slices
@@ -159,21 +155,6 @@ def test_a_commit_that_a_purge_overtakes_at_the_last_moment_is_stored_and_invisi
     assert len(read_liveness(lake, "things", CRAWL).purged) == 1
 
 
-def test_purged_rows_are_read_crawl_by_crawl(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert read_purged(lake).num_rows == 0
-    for crawl in ("C", "D"):
-        commit(lake, {X: [1], Y: [2]}, crawl)
-    delete_definitions(lake, [X])
-    read, crawls = slices_module._judge_rows, []
-    monkeypatch.setattr(
-        slices_module, "_judge_rows", lambda lake, where: (crawls.append(where["crawl"]), read(lake, where))[1]
-    )
-    assert read_purged(lake).select(["crawl", "target"]).to_pylist() == [
-        {"crawl": crawl, "target": X} for crawl in ("C", "D")
-    ]
-    assert crawls == ["C", "D"]
-
-
 def test_the_epoch_of_a_subset_hides_slices_of_this_subset_alone(lake: Lake) -> None:
     part = f"{X}~crawldiagnostics"
     commit(lake, {X: [1], part: [2]})
@@ -207,22 +188,6 @@ def test_a_lost_definition_gets_the_epochs_of_the_slices_that_are_stored(lake: L
     assert content(again) == before
 
 
-def test_many_new_targets_cost_one_look_for_epochs_of_lost_definitions(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commit(lake, {X: [1]})
-    looks: list[str] = []
-    real = Lake.read
-
-    def read(self: Lake, table: str, *rest: object) -> object:
-        looks.append(table)
-        return real(self, table, *rest)
-
-    monkeypatch.setattr(Lake, "read", read)
-    register(lake, [parse_target(f"new{number}.example") for number in range(20)])
-    assert looks.count("slices") == 1
-
-
 @pytest.mark.parametrize("answer", ["refused", "raised"])
 def test_a_commit_whose_answer_was_lost_is_found_and_nothing_doubles(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, answer: str
@@ -253,24 +218,6 @@ def test_a_commit_whose_answer_was_lost_is_found_and_nothing_doubles(
     assert current_rows(lake).num_rows == 1
 
 
-def test_a_refused_commit_writes_its_file_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, other = Lake.swap, lake_in(lake.root)
-    meet, files = [1, 2, 3], []
-
-    def meet_others(own: Lake, table: str, handle: object, added: list[StoredFile], *given: object) -> bool:
-        if own is lake and table == "slices":
-            files.append(tuple(file.path for file in added))
-            if meet:
-                commit(other, {Y: [meet.pop()]})
-        return plain(own, table, handle, added, *given)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Lake, "swap", meet_others)
-    commit(lake, {X: [1]})
-    assert len(files) == 4
-    assert len(set(files)) == 1
-    assert content(lake) == [("C", X, 1), ("C", Y, 1)]
-
-
 def test_a_commit_that_always_meets_others_gives_up(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices_module, "TRIES", 3)
     monkeypatch.setattr(Lake, "swap", lambda *given, **named: False)
@@ -298,16 +245,10 @@ def count_up(root: str, times: int, worker: int) -> int:
     return refused
 
 
-@pytest.mark.parametrize("how", ["threads", "processes"])
-def test_workers_leave_chains_without_a_fork(lake: Lake, how: str) -> None:
-    times = 3
-    if how == "threads":
-        with ThreadPoolExecutor(4) as pool:
-            [*pool.map(lambda worker: count_up(lake.root, times, worker), range(4))]
-    else:
-        with multiprocessing.get_context("spawn").Pool(2) as processes:
-            processes.starmap(count_up, [(lake.root, times, worker) for worker in range(2)])
-    workers = 4 if how == "threads" else 2
+def test_workers_leave_chains_without_a_fork(lake: Lake) -> None:
+    workers, times = 2, 3
+    with multiprocessing.get_context("spawn").Pool(workers) as processes:
+        processes.starmap(count_up, [(lake.root, times, worker) for worker in range(workers)])
     assert [value for _, target, value in content(lake) if target == X] == [*range(workers * times)]
     assert state(lake, X).seq == workers * times
     handle = lake.handle(lake.specs["slices"])
@@ -370,20 +311,3 @@ def test_invalid_slices_keep_their_rows_and_are_to_be_made_again(lake: Lake) -> 
     empty_slices(lake, MAKE, [*slices_in(CRAWL, [X, "z"])])
     assert content(lake) == [("C", Y, 2)]
     assert list_slices(lake, MAKE) == slices_in(CRAWL, [Y])
-
-
-def test_a_condemned_generation_is_never_committed(lake: Lake) -> None:
-    slices = slices_in(CRAWL, [X, Y])
-    generations, base = draw_generations(slices), base_of(lake, X, Y)
-    numbers = {slice_.target: number for slice_, number in generations.items()}
-    written = {
-        table: write_rows(lake, table, CRAWL, build_rows(CRAWL, {X: [1], Y: [2]}).to_batches(), numbers)
-        for table in MAKE.tables
-    }
-    condemn(lake, CRAWL, [generations[slices[0]]])
-    condemn(lake, CRAWL, [5, 6])
-    with pytest.raises(SlicesChanged) as refused:
-        commit_written(lake, MAKE, {slice_: {} for slice_ in slices}, written, generations, base)
-    assert refused.value.slices == {slices[0]}
-    assert content(lake) == [("C", Y, 2)]
-    assert list_slices(lake, MAKE) == slices[1:]

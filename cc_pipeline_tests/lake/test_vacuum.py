@@ -69,7 +69,3 @@ def test_what_a_commit_under_way_has_written_stays_and_what_a_killed_one_left_go
     age(lake, named, 400)
     assert vacuum(lake, "things") == 1
     assert files(lake) == {named, under_way}
-
-
-def test_a_table_that_is_not_there_has_nothing_to_delete(lake: Lake) -> None:
-    assert vacuum(lake, "things") == 0

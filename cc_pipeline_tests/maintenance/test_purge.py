@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,19 +20,17 @@ from fastwarc import warc as fastwarc
 from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.archive.gzip_members import inflate_member
-from cc_pipeline.cli.commands.doctor import find_purged_rows
+from cc_pipeline.checks.doctor import _check_purges
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction import fetch as fetch_stage
 from cc_pipeline.extraction.group_state import RunState
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.lake import slices as lake_slices
 from cc_pipeline.lake.files import write_rows
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import Slice
-from cc_pipeline.lake.slices import SlicesChanged, draw_generations, read_liveness, read_purged
-from cc_pipeline.lake.target_definitions import delete_definitions
+from cc_pipeline.lake.slices import SlicesChanged, draw_generations, read_purged
 from cc_pipeline.lake.vacuum import vacuum
 from cc_pipeline.maintenance import maintain, record_erasure
 from cc_pipeline.maintenance import purge as purging
@@ -263,10 +260,10 @@ def test_stopped_at_any_step_nothing_is_visible_and_maintenance_finishes(
     publish(workspace)
     with duckdb.connect(str(workspace.settings.published_path), read_only=True) as reader:
         assert reader.execute("SELECT count(*) FROM capture_targets WHERE target = 'example.com'").fetchone() == (0,)
-    told = find_purged_rows(workspace.settings)
+    told = [*_check_purges(workspace.lake)]
     assert [finding.level for finding in told] == ([] if step in ("remove_purged", "sweep") else ["note"])
     run_maintenance(workspace)
-    assert find_purged_rows(workspace.settings) == []
+    assert [*_check_purges(workspace.lake)] == []
     assert read_purged(workspace.lake).num_rows == 0
     assert list_differences(before, views(workspace, tmp_path / "after.duckdb")) == []
     assert dangling(workspace) == []
@@ -302,50 +299,6 @@ def test_rows_that_no_commit_named_go_with_their_bytes(small: Workspace) -> None
     assert report.leftovers is not None and not report.leftovers.rows
     assert traces(small.settings.home, wanted) == []
     assert dangling(small) == []
-
-
-def test_rows_that_come_after_the_search_are_told_and_go_with_the_next_purge(
-    small: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wanted = needles(small)
-    real = purging.compact
-
-    def compact_late(*given: object) -> int:
-        monkeypatch.setattr(purging, "compact", real)
-        append_rows()
-        return real(*given)
-
-    rows = small.lake.read("records", {"crawl": NEW, "target": GOES}).to_batches()
-    written = write_rows(small.lake, "records", NEW, rows, {GOES: 5})
-
-    def append_rows() -> None:
-        small.lake.append("records", written.files)
-
-    monkeypatch.setattr(purging, "compact", compact_late)
-    report = purged(small, now=True)
-    assert report.leftovers is not None and report.leftovers.rows.keys() == {"records"}
-    assert purged(small, now=True).leftovers.rows == {}
-    assert traces(small.settings.home, wanted) == []
-
-
-def test_a_target_that_another_home_purges_meanwhile_is_left_to_it(
-    small: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slug = "host_www.example.com"
-    real = purging.compact
-
-    def purge_first(*given: object) -> int:
-        delete_definitions(small.lake, {slug})
-        return real(*given)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(purging, "compact", purge_first)
-        purged(small)
-    assert read_liveness(small.lake, "records", NEW).purged, "their stored files are still to be cleaned"
-    assert count_purged_rows(small.lake)["records"] > 0
-    assert {*read_purged(small.lake)["target"].to_pylist()} == {slug}
-    run_maintenance(small)
-    assert (count_purged_rows(small.lake), read_purged(small.lake).num_rows) == ({}, 0)
 
 
 def kill_fetch(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
@@ -459,31 +412,17 @@ def fetch_beside(
 def test_what_a_fetch_stores_after_its_target_was_purged_is_never_seen_and_goes(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also if its clock is a quarter of an hour behind: no time decides what counts."""
     workspace = harvested(bucket[0], tmp_path / "home")
     slugs = [GOES, STAYS]
     workspace.register_targets([parse_target(text) for text in slugs])
     locate_captures(workspace, NEW, slugs)
     reports: list[PurgeReport] = []
-    real, now = time.time, lake_slices.datetime
-
-    class Behind(now):
-        @classmethod
-        def now(cls, tz=None):
-            return now.now(tz) - timedelta(minutes=15)
-
-    monkeypatch.setattr(time, "time", lambda: real() - 900)
-    monkeypatch.setattr(lake_slices, "datetime", Behind)
 
     def meanwhile() -> None:
-        with monkeypatch.context() as patch:
-            patch.setattr(time, "time", real)
-            patch.setattr(lake_slices, "datetime", now)
-            reports.append(purged(workspace))
+        reports.append(purged(workspace))
 
     with pytest.raises((SlicesChanged, UserInputError)):
         fetch_beside(workspace, monkeypatch, meanwhile, *slugs)
-    monkeypatch.undo()
     assert [report.fetches for report in reports] == [1]
     assert GOES not in workspace.lake.read("targets").column("slug").to_pylist()
     assert {*workspace.lake.read("records").column("target").to_pylist()} <= {STAYS}
@@ -518,27 +457,6 @@ def test_a_target_that_is_purged_before_its_fetch_is_not_fetched_nor_defined_aga
     assert workspace.transport.stats.requests == before
     assert workspace.lake.read("targets").num_rows == 0
     assert extract(workspace, GOES)[1].rows, "a person may name it again"
-
-
-def test_a_target_that_is_added_again_has_nothing_of_an_old_run(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace = harvested(bucket[0], tmp_path / "home")
-    workspace.register_targets([parse_target(GOES)])
-    locate_captures(workspace, NEW, [GOES])
-
-    def meanwhile() -> None:
-        purged(workspace)
-        workspace.register_targets([parse_target(GOES)])
-
-    with pytest.raises(EnvironmentFault):
-        fetch_beside(workspace, monkeypatch, meanwhile, GOES)
-    for table in TABLES:
-        assert workspace.lake.read(table).num_rows == 0
-    assert extract(workspace, GOES)[1].rows
-    run_maintenance(workspace)
-    assert read_purged(workspace.lake).num_rows == 0
-    assert workspace.lake.read("records").num_rows > 0
 
 
 def test_a_fetch_that_reuses_moved_records_makes_the_purge_wait_for_it(
@@ -577,28 +495,6 @@ def test_a_dropped_subset_is_hidden_at_once_and_its_bytes_go(small: Workspace, t
     assert workspace.lake.read("records", {"target": GOES}).num_rows == before
     with closing(Workspace(robots)) as of_robots:
         assert extract(of_robots, GOES)[0].written == count
-
-
-@pytest.mark.process
-def test_another_home_on_the_lake_keeps_what_it_shows_and_is_named(bucket: Bucket, tmp_path: Path) -> None:
-    lake = str(tmp_path / "lake")
-    mine, other = (workspace_of(bucket[0], tmp_path / name, lake=lake) for name in ("mine", "other"))
-    harvest(mine)
-    extract(mine, GOES, STAYS)
-    for workspace in (mine, other):
-        publish(workspace)
-    plan = plan_purge(mine, GOES, GOES)
-    assert any("1 other home on this lake" in text for text in plan.out_of_reach)
-    purge(mine, plan, now=True)
-    count = "SELECT count(*), count(text) FROM page_text WHERE domain = 'example.com'"
-    for workspace, shows in ((mine, False), (other, True)):
-        with duckdb.connect(str(workspace.settings.published_path), read_only=True) as reader:
-            [rows, texts] = reader.execute(count).fetchone() or (0, 0)
-            assert bool(rows and texts) is shows
-    publish(other)
-    assert purged(other, now=True).leftovers.rows == {}, "begun by one home, ended by another"
-    left = list((tmp_path / "lake" / "tables" / "page_text").rglob("*.parquet"))
-    assert {target for path in left for target in pq.read_table(path)["target"].to_pylist()} == {STAYS}
 
 
 @pytest.mark.process

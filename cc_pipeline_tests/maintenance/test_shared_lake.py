@@ -6,11 +6,8 @@ import json
 import os
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import Barrier, BrokenBarrierError
 
 import duckdb
 import pytest
@@ -24,13 +21,13 @@ from cc_pipeline.harvesting.crawl_index import is_harvested
 from cc_pipeline.home import LAKE_NOTE as NOTE
 from cc_pipeline.home import LAYOUT, UnknownLayout, read_note
 from cc_pipeline.lake import snapshot as pins
-from cc_pipeline.lake.compaction import Bounds
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import HARVEST, Slice
 from cc_pipeline.lake.slices import invalidate_slices
 from cc_pipeline.lake.snapshot import read_pinned_versions
 from cc_pipeline.maintenance import maintain
 from cc_pipeline.maintenance.maintain import run_maintenance
+from cc_pipeline.maintenance.purge_plan import plan_purge
 from cc_pipeline.publish.publish import find_publication_lag
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, OLD, Bucket, extract, harvest, publish, workspace_of
@@ -60,11 +57,6 @@ def test_the_first_home_notes_the_source_and_another_source_is_refused(tmp_path:
     with pytest.raises(UserInputError, match=r"holds tables of https://one\.example/x, not of https://two\.example"):
         stranger.lake  # noqa: B018  # claims the lake
     assert noted(tmp_path)["source"] == "https://one.example/x"
-
-
-def test_a_lake_inside_its_home_says_whose_it_is(tmp_path: Path) -> None:
-    assert workspace_of("https://one.example", tmp_path).lake.specs
-    assert noted(tmp_path) == {"source": "https://one.example", "layout": LAYOUT}
 
 
 @pytest.mark.parametrize("layout", [LAYOUT - 1, LAYOUT + 1])
@@ -124,41 +116,12 @@ def test_maintenance_of_one_home_keeps_the_files_that_another_one_shows(
     assert swept.merged["captures"] > 1
     assert captures(one) == before
     assert captures(two) > before
+    assert any("1 other home on this lake" in text for text in plan_purge(two, SITE, SITE).out_of_reach)
     # once it has published again, they may go
     publish(one)
     assert captures(one) == captures(two)
     assert run_maintenance(two, max_files=1, retention_hours=0).deleted["captures"] > 0
     assert captures(one) == captures(two)
-
-
-@pytest.mark.process
-def test_two_homes_that_merge_at_once_leave_each_row_once(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, two = (shared(bucket[0], tmp_path, name) for name in ("one", "two"))
-    harvest(one)
-    extract(one, SITE)
-    extract(two, OTHER)
-    publish(one)
-    whole = captures(one)
-    together = Barrier(2)
-    merge_due = maintain.compact
-
-    def at_once(lake: Lake, table: str, bounds: Bounds) -> int:
-        if table == "captures":
-            with suppress(BrokenBarrierError):
-                together.wait(2)
-        return merge_due(lake, table, bounds)
-
-    monkeypatch.setattr(maintain, "compact", at_once)
-    with ThreadPoolExecutor(2) as pool:
-        merged = [
-            report.merged["captures"]
-            for report in pool.map(lambda home: run_maintenance(home, max_files=1), (one, two))
-        ]
-    assert sorted(merged) == [0, 2]
-    publish(one)
-    assert captures(one) == whole
 
 
 @pytest.mark.parametrize("content", [b"", b'{"published_at": "20'])
@@ -172,16 +135,6 @@ def test_a_note_of_a_publication_that_does_not_say_what_it_pins_lets_nothing_go(
         os.utime(note, (written, written))
         assert read_pinned_versions(place) == {}
         assert not note.exists()
-
-
-def test_a_publication_of_a_time_to_come_pins_for_a_month_at_most(tmp_path: Path) -> None:
-    place = shared("https://one.example", tmp_path, "one").place
-    note = tmp_path / "lake" / "published" / "0123456789abcdef.json"
-    noted = {"published_at": "2099-01-01T00:00:00+00:00", "versions": {"records": [3]}}
-    place.put("published/0123456789abcdef.json", json.dumps(noted).encode())
-    assert read_pinned_versions(place) == {"records": {3}}
-    os.utime(note, (time.time() - pins.PIN_LIFETIME.total_seconds() - 1,) * 2)
-    assert read_pinned_versions(place) == {}
 
 
 def test_a_copy_pins_nothing_and_a_home_that_is_gone_pins_for_a_while(bucket: Bucket, tmp_path: Path) -> None:
@@ -200,29 +153,6 @@ def test_a_copy_pins_nothing_and_a_home_that_is_gone_pins_for_a_while(bucket: Bu
     publish(one)
     publish(shared(bucket[0], tmp_path, "one", publish="copy"))
     assert read_pinned_versions(one.place) == {}
-
-
-def test_the_home_that_a_lake_lies_in_keeps_for_a_month_what_another_home_shows(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = workspace_of(bucket[0], tmp_path / "first")
-    second = workspace_of(bucket[0], tmp_path / "second", lake=first.settings.lake)
-    harvest(first)
-    for site in (SITE, OTHER):
-        extract(first, site)
-    publish(second)
-    before = captures(second)
-    monkeypatch.setattr(maintain, "vacuum", _without_patience(maintain.vacuum))
-    merged = run_maintenance(first, max_files=1, retention_hours=0).merged
-    assert merged["captures"] > 1
-    assert captures(second) == before
-    note = max((Path(first.settings.lake) / "published").iterdir(), key=lambda path: path.stat().st_mtime)
-    assert len([*note.parent.iterdir()]) == 2
-    for path in note.parent.iterdir():
-        content = json.loads(path.read_bytes())
-        content["published_at"] = (datetime.now(UTC) - pins.PIN_LIFETIME - timedelta(hours=1)).isoformat()
-        path.write_text(json.dumps(content))
-    assert run_maintenance(first, max_files=1, retention_hours=0).deleted["captures"] > 0
 
 
 def _without_patience(vacuum):
@@ -256,7 +186,7 @@ def test_homes_on_a_lake_make_its_rows_with_the_same_settings(bucket: Bucket, tm
     one = shared(bucket[0], tmp_path, "one")
     harvest(one)
     one.choose()
-    assert noted(tmp_path)["settings"] == {"extractor": "fast", "markdown": False, "digest_policy": "record"}
+    assert noted(tmp_path)["settings"] == {"markdown": False, "digest_policy": "record"}
     other = shared(bucket[0], tmp_path, "two", markdown=True)
     with pytest.raises(UserInputError, match="settings markdown=no"):
         extract(other, OTHER)

@@ -127,9 +127,3 @@ def test_lost_records_are_listed_counted_and_no_error_of_the_doctor(workspace: W
     assert fetch_captures(workspace, ARC, sorted(lost.targets)).requests > 0
     assert dangling(workspace) == []
     assert asset_checks.stored_files.verdict(workspace, Scope()).severity == "ok"
-
-
-def test_a_home_without_records_has_nothing_stored(bucket: Bucket, tmp_path: Path) -> None:
-    workspace = workspace_of(bucket[0], tmp_path)
-    assert find_lost_records(workspace) == []
-    assert verify(workspace.lake, workspace.storage).read == 0

@@ -46,7 +46,7 @@ ASKS: dict[str, Callable[[Workspace], object]] = {
 def test_nothing_is_purged_beside_an_unknown_table(workspace: Workspace, ask: str) -> None:
     with pytest.raises(EnvironmentFault, match="tables/titles may have rows of targets"):
         ASKS[ask](workspace)
-    [finding] = [finding for finding in examine(workspace.settings) if finding.topic == "titles"]
+    [finding] = [finding for finding in examine(workspace.settings) if "table titles" in finding.text]
     assert finding.level == "bad"
 
 
@@ -55,5 +55,5 @@ def test_nobody_is_told_to_delete_a_table_that_cannot_be_read(workspace: Workspa
     entry.write_text(entry.read_text()[:40])
     with pytest.raises(EnvironmentFault, match="the table cannot be read") as refused:
         plan_purge(workspace, SITE, SITE)
-    [finding] = [finding for finding in examine(workspace.settings) if finding.topic == "titles"]
+    [finding] = [finding for finding in examine(workspace.settings) if "table titles" in finding.text]
     assert finding.level == "bad" and "delete its folder" not in f"{finding.advice} {refused.value.advice}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,20 +93,6 @@ def test_a_killed_scan_goes_on_and_its_rows_are_taken(
         pytest.raises(UserInputError, match="Confirm the cost with --yes"),
     ):
         scanned(question, where, out)
-
-
-def test_parts_of_other_subsets_are_not_gone_on_with(bucket: Bucket, tmp_path: Path) -> None:
-    out, where = tmp_path / "out.parquet", "mime!=x/y"
-    settings = workspace_of(bucket[0], tmp_path / "home").settings
-    for subset in ("warc", "robotstxt"):
-        harvest(workspace_of(bucket[0], settings.home, subsets=(subset,)))
-    with open_lookup(settings, (), [NEW]) as question:
-        scan(question, where, out, lambda rows: None)
-    with open_lookup(replace(settings, subsets=("robotstxt",)), (), [NEW]) as question:
-        with pytest.raises(UserInputError, match="results of an unfinished scan"):
-            scanned(question, where, out)
-        delete_parts(out)
-        assert {*scanned(question, where, out)["subset"].to_pylist()} == {"robotstxt"}
 
 
 def test_all_of_a_crawl_needs_a_condition() -> None:

@@ -61,7 +61,7 @@ def test_a_run_clears_it_before_it_needs_the_room(workspace: Workspace, dead: st
 def test_what_belongs_to_the_living_and_to_others_stays(workspace: Workspace, dead: str) -> None:
     number, start, _, _ = dead.split("-")
     elsewhere = f"{number}-{start}-1-00000000"  # the same id on another machine that shares the home
-    kept = [path for mark in (this_process(), elsewhere, number) for path in left_by(workspace, mark)]
+    kept = [path for mark in (this_process(), elsewhere) for path in left_by(workspace, mark)]
     other = workspace.settings.home / "cc.duckdb.backup"
     other.write_bytes(b"somebody's")
     assert delete_leftovers(workspace.settings) == 0
@@ -70,15 +70,8 @@ def test_what_belongs_to_the_living_and_to_others_stays(workspace: Workspace, de
 
 def test_what_nobody_can_know_goes_when_nobody_has_touched_it_for_a_day(workspace: Workspace, dead: str) -> None:
     number, start, _, _ = dead.split("-")
-    # as versions of before named them: by the process id alone
-    left = [path for mark in (f"{number}-{start}-1-00000000", number) for path in left_by(workspace, mark)]
-    alive = left_by(workspace, str(os.getpid()))
-    for path in (*left, *alive):
+    left = left_by(workspace, f"{number}-{start}-1-00000000")
+    for path in left:
         os.utime(path, (1, 1))
     assert delete_leftovers(workspace.settings) == len(left)
     assert [path for path in left if path.exists()] == []
-    assert all(path.exists() for path in alive)
-
-
-def test_a_new_home_has_none(workspace: Workspace) -> None:
-    assert delete_leftovers(workspace.settings) == 0

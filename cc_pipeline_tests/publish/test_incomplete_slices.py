@@ -15,15 +15,14 @@ from cc_pipeline.checks.outputs import publication_verdict, published_verdict
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.blocklist import block, unblock
-from cc_pipeline.lake import live_rows
-from cc_pipeline.lake.lake import Lake, PinnedTable
+from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice
-from cc_pipeline.lake.slices import invalidate_slices, list_slices
+from cc_pipeline.lake.slices import invalidate_slices
 from cc_pipeline.lake.target_definitions import delete_definitions
 from cc_pipeline.publish.publish import find_publication_lag
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.checks.changed_slices import double_rows, lose_rows
-from cc_pipeline_tests.world import NEW, Bucket, extract, harvested, publish, workspace_of
+from cc_pipeline_tests.world import NEW, Bucket, extract, harvested, publish
 
 LOSES, KEEPS = "example.com", "example-foo.com"
 MINE = Slice(NEW, LOSES)
@@ -87,46 +86,6 @@ def test_a_slice_with_other_rows_than_committed_is_left_out_and_named_until_it_i
     assert published_verdict(workspace, Scope()).passed
 
 
-@pytest.mark.matrix
-@pytest.mark.parametrize("damage", [None, b"", b"PAR1"])
-def test_a_file_that_is_not_whole_costs_its_slices_and_no_publication(
-    bucket: Bucket, tmp_path: Path, damage: bytes | None
-) -> None:
-    workspace = made(bucket, tmp_path / "home")
-    before = shown(workspace)
-    lake = workspace.lake
-    [file] = [one for one in lake.pin("records").stored_files() if one.first == one.last == LOSES]
-    path = Path(lake.address("records"), file.path)
-    whole = path.read_bytes()
-    path.unlink() if damage is None else path.write_bytes(damage)
-    publish(workspace)
-    assert shown(workspace) == {name: {KEEPS: rows[KEEPS]} for name, rows in before.items()}
-    assert publication_verdict(workspace).severity == "error"
-    path.write_bytes(whole)
-    publish(workspace)
-    assert shown(workspace) == before
-    assert publication_verdict(workspace).passed
-
-
-def test_only_new_files_are_counted(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made(bucket, tmp_path / "home")
-    counted: list[str] = []
-    plain = live_rows.count_generations
-
-    def noted(lake: Lake, table: str, file: Any) -> Any:
-        counted.append(table)
-        return plain(lake, table, file)
-
-    monkeypatch.setattr(live_rows, "count_generations", noted)
-    again = workspace_of(bucket[0], tmp_path / "home")
-    publish(again)
-    assert publication_verdict(again).passed
-    assert counted == []
-    extract(again, "example.org")
-    publish(again)
-    assert sorted(set(counted)) == sorted(counted) and "records" in counted
-
-
 def test_rows_of_a_purged_target_are_shown_no_more_with_their_notes(bucket: Bucket, tmp_path: Path) -> None:
     workspace = made(bucket, tmp_path / "home")
     before = shown(workspace)
@@ -170,24 +129,3 @@ def test_views_of_notes_have_a_row_for_each_target(bucket: Bucket, tmp_path: Pat
     )
     assert lookup[:4] == (records.num_rows, True, ["warc"], [])
     assert lookup[4].tzinfo is not None
-
-
-def test_tables_are_shown_as_one_version_of_slices_says(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A slice that is committed between two reads of a publication is shown in all tables or in none."""
-    workspace = made(bucket, tmp_path / "home")
-    before = shown(workspace)
-    plain, extracted = Lake.pin, []
-
-    def after_a_commit(lake: Lake, table: str, version: int | None = None) -> PinnedTable:
-        if table == "records" and not extracted:
-            extracted.append(extract(workspace_of(bucket[0], tmp_path / "home"), "example.org"))
-        return plain(lake, table, version)
-
-    monkeypatch.setattr(Lake, "pin", after_a_commit)
-    publish(workspace)
-    assert shown(workspace) == before
-    assert Slice(NEW, "example.org") in list_slices(workspace.lake, PARSE)
-    publish(workspace)
-    assert {frozenset(rows) for rows in shown(workspace).values()} == {frozenset({LOSES, KEEPS, "example.org"})}

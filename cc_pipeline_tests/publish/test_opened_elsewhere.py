@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import shutil
@@ -13,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pandas as pd
 import polars as pl
 import pytest
 
-import cc_pipeline
 from cc_pipeline.export.table_files import select_tables, write_duckdb
 from cc_pipeline.publish.macros import MACROS
 from cc_pipeline.settings import Settings
@@ -82,28 +79,6 @@ def test_polars_and_pandas_take_each_table_of_the_files(files: Mapping[str, Path
             for table in (one for one in here[name] if one.replace("_", "").isalpha() and one != "version"):
                 rows = connection.sql(f"FROM {table}")
                 assert pl.DataFrame(rows).shape == rows.df().shape == (len(here[name][table]), len(rows.columns))
-
-
-@pytest.mark.parametrize("form", ["parquet", "jsonl", "csv"])
-def test_polars_and_pandas_read_an_exported_file(
-    asked_home: Settings, here: dict[str, Any], form: str, tmp_path: Path
-) -> None:
-    read = {
-        "parquet": (pl.read_parquet, pd.read_parquet),
-        "jsonl": (
-            functools.partial(pl.read_ndjson, infer_schema_length=None),
-            functools.partial(pd.read_json, lines=True),
-        ),
-        "csv": (functools.partial(pl.read_csv, infer_schema=False), functools.partial(pd.read_csv, dtype=str)),
-    }
-    home = cc_pipeline.open(asked_home.home, quiet=True)
-    for table in ("captures", "page_text"):
-        done = home.export(tmp_path / f"{table}.{form}", tables=table)
-        frames = [reader(done.path) for reader in read[form]]
-        [row] = done.rows
-        assert {frame.shape for frame in frames} == {(row["rows"], row["columns"])}
-        assert {frozenset(frame.columns) for frame in frames} == {frozenset(home.table(table).columns)}
-        assert row["rows"] == len(here["views"][table])
 
 
 def _installed(version: str, request: pytest.FixtureRequest) -> Path:

@@ -1,45 +1,43 @@
-"""What is published of a lake that a killed run left in the middle of something."""
+"""What is published: as views, and as a copy, which is one file with all rows and needs neither lake nor network."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import duckdb
 import pytest
 
-from cc_pipeline.extraction.fetch import fetch_captures
-from cc_pipeline.extraction.locate import locate_captures
-from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.lake.lake import Lake
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.lake import snapshot
 from cc_pipeline.lake.slice import PAGE_TABLES
+from cc_pipeline.settings import Settings
+from cc_pipeline.workspace.tables import all_tables
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import NEW, Bucket, Killed, extract, harvested, publish, workspace_of
+from cc_pipeline_tests.world import NEW, Bucket, extract, harvested, publish, workspace_of
 
-SITE, OTHER = "example.com", "example-foo.com"
-
-
-def rows(workspace: Workspace, table: str) -> Counter[str]:
-    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
-        return Counter(str(row) for row in connection.execute(f"SELECT * FROM {table}").fetchall())
+SITE = "example.com"
 
 
-def die_before(monkeypatch: pytest.MonkeyPatch, method: str, table: str) -> None:
-    plain = getattr(Lake, method)
-
-    def dying(self: Lake, name: str, *arguments: Any, **named: Any) -> Any:
-        if name == table:
-            raise Killed
-        return plain(self, name, *arguments, **named)
-
-    monkeypatch.setattr(Lake, method, dying)
+def rows(path: Path) -> dict[str, Counter[str]]:
+    with duckdb.connect(str(path), read_only=True) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        names = [
+            name
+            for (name,) in connection.execute(
+                "SELECT schema_name || '.' || view_name FROM duckdb_views() WHERE NOT internal UNION ALL "
+                "SELECT schema_name || '.' || table_name FROM duckdb_tables()"
+            ).fetchall()
+            if name != "main.publication"
+        ]
+        return {name: Counter(map(str, connection.execute(f"FROM {name}").fetchall())) for name in sorted(names)}
 
 
 @pytest.fixture
 def workspace(bucket: Bucket, tmp_path: Path) -> Workspace:
-    return harvested(bucket[0], tmp_path)
+    return harvested(bucket[0], tmp_path / "home")
 
 
 @pytest.mark.xdist_group("questions")
@@ -61,61 +59,6 @@ def test_an_empty_home_publishes_every_table_empty_and_typed(
     assert described[0] == described[1]
 
 
-@pytest.mark.matrix
-@pytest.mark.parametrize("status", [None, -1])
-def test_captures_of_an_index_without_status_have_that_of_their_page(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int | None
-) -> None:
-    monkeypatch.setattr("cc_pipeline.index.zipnum.locator._status", lambda _: status)
-    if status is not None:
-        # as homes of before have it, also in records and pages
-        monkeypatch.setattr("cc_pipeline.records.outcomes.NO_STATUS", None)
-    workspace = workspace_of(bucket[0], tmp_path, index="zipnum", subsets=("warc", "crawldiagnostics"))
-    extract(workspace, SITE)
-    publish(workspace)
-    located = workspace.lake.read("captures")["fetch_status"].unique().to_pylist()
-    assert located == [status]
-    truth = {
-        (capture.warc_filename, capture.warc_record_offset): capture.fetch_status
-        for capture in bucket[1].captures_of(NEW, domain=SITE)
-    }
-    assert len(set(truth.values())) > 1
-    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
-        for table in ("captures", "page_metadata", "page_text"):
-            query = f"SELECT warc_filename, warc_record_offset, fetch_status FROM {table}"
-            found = connection.execute(query).fetchall()
-            assert found, table
-            assert all(truth[file, offset] == code for file, offset, code in found), table
-        pages = connection.execute("SELECT sum(captures) FROM timeline()").fetchall()
-    wanted = [capture for capture in bucket[1].captures_of(NEW, domain=SITE) if capture.subset == "warc"]
-    assert pages == [(len(wanted),)]
-
-
-@pytest.mark.parametrize(
-    ("method", "table"), [("append", "page_links"), ("append", "page_metadata"), ("swap", "slices")]
-)
-def test_pages_of_an_interrupted_parse_are_not_shown_until_it_has_run_again(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, method: str, table: str
-) -> None:
-    extract(workspace, OTHER)
-    publish(workspace)
-    other = {name: rows(workspace, name) for name in PAGE_TABLES}
-    workspace.targets([SITE])
-    locate_captures(workspace, NEW, [SITE])
-    fetch_captures(workspace, NEW, [SITE])
-    with monkeypatch.context() as patch:
-        die_before(patch, method, table)
-        with pytest.raises(Killed):
-            parse_records(workspace, NEW, [SITE])
-    publish(workspace)
-    assert {name: rows(workspace, name) for name in PAGE_TABLES} == other
-    parse_records(workspace, NEW, [SITE])
-    publish(workspace)
-    grown = {name: rows(workspace, name) for name in PAGE_TABLES}
-    assert all(grown[name] > other[name] for name in ("page_metadata", "page_text", "page_links"))
-    assert grown["page_metadata"].total() == rows(workspace, "captures").total()
-
-
 def test_a_capture_that_one_target_missed_is_shown_by_the_pages_of_another(bucket: Bucket, tmp_path: Path) -> None:
     mine = bucket[1].captures_of(NEW, subset="warc", domain=SITE)
     refused = sorted({capture.warc_filename for capture in mine})[0]
@@ -130,24 +73,46 @@ def test_a_capture_that_one_target_missed_is_shown_by_the_pages_of_another(bucke
         assert set(connection.execute(asked).fetchall()) == {("fetched",), (None,)}
 
 
-@pytest.mark.process
-def test_settings_set_back_after_an_interrupted_stage_are_not_taken_for_done(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.xdist_group("questions")
+def test_a_copy_has_the_rows_of_the_views_and_needs_nothing_beside_it(asked_home: Settings, asked_copy: Path) -> None:
+    views, copied = rows(asked_home.published_path), rows(asked_copy)
+    assert views["main.captures"]
+    assert copied == {name: found for name, found in views.items() if name != "lake.index_manifest"}
+    with duckdb.connect(str(asked_copy), read_only=True) as connection:
+        stored = connection.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'lake'").fetchall()
+        assert {spec.name for spec in all_tables()} - {"index_manifest"} <= {name for (name,) in stored}
+        reading = connection.execute("SELECT count(*) FROM duckdb_views() WHERE contains(sql, 'parquet')")
+        assert reading.fetchone() == (0,)
+
+
+@pytest.mark.bomb
+def test_a_copy_is_made_with_bounded_memory_and_leaves_nothing_behind(
+    workspace: Workspace, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace = harvested(bucket[0], tmp_path)
-    extract(workspace, SITE)
+    told: list[str] = []
+    bound = snapshot._bound_memory
+
+    def bounded(connection: duckdb.DuckDBPyConnection, scratch: Path) -> None:
+        bound(connection, scratch)
+        for name in ("memory_limit", "temp_directory", "preserve_insertion_order"):
+            told.append(str(connection.execute(f"SELECT current_setting('{name}')").fetchall()[0][0]))
+
+    monkeypatch.setattr(snapshot, "_bound_memory", bounded)
+    home = tmp_path / "home"
+    publish(workspace_of(bucket[0], home, publish="copy"))
+    assert told[0] == "953.6 MiB"
+    assert Path(told[1]).is_relative_to(home / "scratch")
+    assert not Path(told[1]).exists()
+    assert told[2].lower() == "false"
+
+
+def test_a_copy_that_cannot_fit_is_refused_before_it_is_begun(
+    workspace: Workspace, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     publish(workspace)
-    before = {name: rows(workspace, name) for name in ("captures", *PAGE_TABLES)}
-    wider = harvested(bucket[0], tmp_path, subsets=("warc", "crawldiagnostics"))
-    better = workspace_of(bucket[0], tmp_path, markdown=True, workers=1)
-    for other, table in ((wider, "records"), (better, "page_metadata")):
-        with monkeypatch.context() as patch:
-            die_before(patch, "append", table)
-            with pytest.raises(Killed):
-                extract(other, SITE)
-        extract(workspace, SITE)
-        publish(workspace)
-        now = {name: rows(workspace, name) for name in before}
-        # what the killed run located of another subset stays
-        assert now["captures"] >= before.pop("captures") if other is wider else "captures" not in before
-        assert {name: now[name] for name in before} == before
+    before = workspace.settings.published_path.read_bytes()
+    monkeypatch.setattr(snapshot.shutil, "disk_usage", lambda _: SimpleNamespace(free=1_000))
+    with pytest.raises(EnvironmentFault, match="a copy of the tables takes about") as refused:
+        publish(workspace_of(bucket[0], tmp_path / "home", publish="copy"))
+    assert "CC_PIPELINE_PUBLISH=views" in refused.value.advice
+    assert workspace.settings.published_path.read_bytes() == before

@@ -1,5 +1,5 @@
-"""Captures whose index row has no status (CDXJ of 2015; -1 in rows of before): every answer is that of an index with
-statuses, once the pages are parsed."""
+"""Captures whose index row has no status (CDXJ of 2015): every answer is that of an index with statuses, once the pages
+are parsed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 
-import cc_pipeline
 from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.sharing import make_once
@@ -40,15 +37,11 @@ def control(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     yield workspace_of(bucket[0], home, index="zipnum", subsets=("warc", "crawldiagnostics"))
 
 
-@pytest.fixture(scope="module", params=[None, pytest.param(-1, marks=pytest.mark.matrix)], ids=["null", "of-before"])
-def silent(
-    bucket: Bucket, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Workspace]:
-    """A home of an index that says no status: as it is read now, and as homes of before have it."""
+@pytest.fixture(scope="module")
+def silent(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    """A home of an index that says no status."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("cc_pipeline.index.zipnum.locator._status", lambda _: request.param)
-        if request.param is not None:
-            patched.setattr("cc_pipeline.records.outcomes.NO_STATUS", None)
+        patched.setattr("cc_pipeline.index.zipnum.locator._status", lambda _: None)
         yield made(bucket[0], tmp_path_factory.mktemp("silent"))
 
 
@@ -72,24 +65,6 @@ def test_published_answers_are_those_of_an_index_with_statuses(
 
     assert answer(control)
     assert answer(silent) == answer(control)
-
-
-def test_changes_and_exports_are_the_same(control: Workspace, silent: Workspace, tmp_path: Path) -> None:
-    homes = [cc_pipeline.open(one.settings.home, source=one.settings.source, quiet=True) for one in (control, silent)]
-    between = f"FROM changes_between('{OLD}', '{NEW}', '{SITE}') ORDER BY url_surtkey"
-    of_control, of_silent = (list(home.sql(between)) for home in homes)
-    assert of_silent == of_control
-    statuses = []
-    for number, home in enumerate(homes):
-        home.export(tmp_path / f"{number}.parquet", SITE, NEW, format="parquet", allow_missing=True)
-        found = {}
-        for file in sorted((tmp_path / f"{number}.parquet").rglob("*.parquet")):
-            table = pq.read_table(file)
-            if "fetch_status" in table.column_names:
-                found[file.stem] = sorted(pc.fill_null(table["fetch_status"], -9).to_pylist())
-        statuses.append(found)
-    assert statuses[0]
-    assert statuses[1] == statuses[0]
 
 
 def test_a_condition_is_judged_by_the_page(control: Workspace, silent: Workspace) -> None:

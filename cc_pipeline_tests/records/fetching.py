@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from cc_pipeline.lake.ordered import OrderedRows
-from cc_pipeline.records.asks import count_asks
+from cc_pipeline.records.ask_counts import count_asks
 from cc_pipeline.records.fetch import Planned, RecordsResult, fetch_records
 from cc_pipeline.records.locations import PLACE_NAME, LocationCollector
 from cc_pipeline.records.orders import Order, RecordOptions
@@ -40,7 +40,7 @@ def fetch_table(
     commit: str,
     held: pa.Table | None = None,
     options: RecordOptions | None = None,
-    asked_at: datetime = FIRST_ASK,
+    ask_time: datetime = FIRST_ASK,
     in_table: Callable[[], Iterable[pa.RecordBatch]] | None = None,
 ) -> Fetched:
     """``fetch_records`` of a table, with the asks counted where the source gave a good record; ``held`` are rows of
@@ -54,13 +54,13 @@ def fetch_table(
             rows.add(held.select(HELD_SCHEMA.names))
         result = fetch_records(
             Planned(captures.to_batches(), found.places(), rows.batches()),
-            Order(crawl, commit, options=options or RecordOptions(), asked_at=asked_at),
+            Order(crawl, commit, options=options or RecordOptions(), ask_time=ask_time),
             transport,
             storage,
             keep=kept.append,
             scratch=Path(folder),
             in_table=in_table,
         )
-    done = [count_asks(batch, asked_at, are_counted=result.source_gave_good_record) for batch in kept]
+    done = [count_asks(batch, ask_time, is_source_sound=result.source_gave_good_record) for batch in kept]
     values = {field.name: getattr(result, field.name) for field in fields(RecordsResult)}
     return Fetched(**values, table=pa.Table.from_batches(done, schema=RECORD_SCHEMA))

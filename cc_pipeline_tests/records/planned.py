@@ -71,6 +71,32 @@ def html_record(url: str, body: bytes, status: int = 200) -> bytes:
     return gzip.compress(head.encode() + http + b"\r\n\r\n", 6, mtime=0)
 
 
+def make_archives(bodies: Mapping[str, Sequence[bytes]]) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
+    """The content of archives that hold records with these payloads, with gaps between them, and rows of their
+    captures. ``bodies`` are by file name."""
+    contents: dict[str, bytes] = {}
+    rows: list[dict[str, Any]] = []
+    for key, payloads in bodies.items():
+        data = bytearray()
+        for number, body in enumerate(payloads):
+            url = f"https://example.com/{key.partition('.')[0]}/{number}"
+            member = html_record(url, body)
+            place = {"warc_filename": key, "warc_record_offset": len(data), "warc_record_length": len(member)}
+            rows.append({"url": url, "content_digest": sha1_base32(body)} | place)
+            data += member + bytes(40)
+        contents[key] = bytes(data)
+    return contents, rows
+
+
+def write_archives(folder: Path, bodies: Mapping[str, Sequence[bytes]], crawl: str) -> pa.Table:
+    """Writes the archives of ``make_archives`` into a folder, which is created. Returns their captures."""
+    folder.mkdir(exist_ok=True)
+    contents, rows = make_archives(bodies)
+    for key, data in contents.items():
+        (folder / key).write_bytes(data)
+    return captures_table(rows, crawl)
+
+
 def read_stored(storage: RecordStorage, row: Mapping[str, Any]) -> bytes:
     """The stored member of one row."""
     [(_, found)] = read_members([row], storage)

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.archive.record import sha1_base32
-from cc_pipeline.records.asks import count_asks
+from cc_pipeline.records.ask_counts import count_asks
 from cc_pipeline.records.capture_states import CaptureStates, RangeRequest
 from cc_pipeline.records.orders import RecordOptions
 from cc_pipeline.records.range_plan import Coalescing, plan_ranges
@@ -25,7 +25,7 @@ from cc_pipeline.records.source_state import SourceState
 from cc_pipeline.records.verification import ExpectedRecord, verify_record
 from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
-from cc_pipeline_tests.records.planned import captures_table, html_record
+from cc_pipeline_tests.records.planned import captures_table, make_archives
 
 CRAWL = "CC-MAIN-2024-22"
 FILES, RECORDS = 5, 4
@@ -47,19 +47,11 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def _bucket() -> tuple[dict[str, bytes], pa.Table]:
-    contents: dict[str, bytes] = {}
-    rows = []
+    bodies = [b"%d" % number * (number + 1) for number in range(RECORDS)]
+    contents, rows = make_archives({f"f{file}.warc.gz": bodies for file in range(FILES)})
     for file in range(FILES):
-        key, data = f"f{file}.warc.gz", b""
-        for number in range(RECORDS):
-            url, body = f"https://example.com/{file}/{number}", b"%d" % number * (number + 1)
-            member = html_record(url, body)
-            place = {"warc_filename": key, "warc_record_offset": len(data), "warc_record_length": len(member)}
-            # the index has another digest of one record of each file
-            listed = b"another" if number == file % RECORDS else body
-            rows.append({"url": url, "content_digest": sha1_base32(listed)} | place)
-            data += member + bytes(40)
-        contents[key] = data
+        # the index has another digest of one record of each file
+        rows[file * RECORDS + file % RECORDS]["content_digest"] = sha1_base32(b"another")
     return contents, captures_table(rows, CRAWL)
 
 
@@ -108,11 +100,14 @@ class Fetch:
 def fetch(
     source: Source,
     held: Sequence[Row] = (),
-    asked_at: datetime = NOON,
+    ask_time: datetime = NOON,
     *,
+    captures: pa.Table = CAPTURES,
     halted_after: int | None = None,
+    times: int = 1,
     **chosen: Any,
 ) -> Fetch:
+    """Fetches; each answer is given so many ``times``."""
     options = RecordOptions(**{"coalescing": Coalescing(gap=1 << 10, span=900), "give_up_after": 8} | chosen)
     stored: list[tuple[str, Row]] = []
     good: set[tuple[str, int]] = set()
@@ -125,11 +120,12 @@ def fetch(
         return halted_after is not None and sum(source.requests.values()) >= halted_after
 
     state = SourceState(options.give_up_after, gave_good_record=options.source_gave_good_record)
-    states = CaptureStates(CAPTURES, CRAWL, options, asked_at, state, store, halt)
+    states = CaptureStates(captures, CRAWL, options, ask_time, state, store, halt)
     states.reuse(held, [])
     for request in chain.from_iterable(states.passes()):
         assert isinstance(request.tag, RangeRequest)
-        for arrival in states.add_answer(source.answer(request)):
+        answer = source.answer(request)
+        for arrival in [arrival for _ in range(times) for arrival in states.add_answer(answer)]:
             verdict = verify_record(arrival.data, arrival.expected)
             if verdict.reason is None:
                 good.add((arrival.expected.key, arrival.expected.offset))
@@ -143,7 +139,7 @@ def fetch(
     rows = [
         row
         for batch in states.outcomes.batches()
-        for row in count_asks(batch, asked_at, are_counted=state.gave_good_record).to_pylist()
+        for row in count_asks(batch, ask_time, is_source_sound=state.gave_good_record).to_pylist()
     ]
     return Fetch(rows, stored, good, states.fetched, state.gave_good_record)
 
@@ -221,6 +217,38 @@ def test_two_days_of_lies_are_healed_by_a_sound_one() -> None:
         done = fetch(Source({"f1.warc.gz": [act]}), rows, NOON + timedelta(days=day))
         rows = done.rows
     assert outcomes(done) == {("fetched", 0, None)}
+
+
+def test_bad_bytes_are_kept_as_they_came_and_lost_is_final_until_asked_for() -> None:
+    damaged = Source({"f1.warc.gz": ["damaged"]})
+    rows: list[Row] = []
+    for day in range(3):
+        rows = fetch(damaged, rows, NOON + timedelta(days=day)).rows
+    lost = {("lost", 3, "not_gzip")}
+    of_file = [row for row in rows if row["warc_filename"] == "f1.warc.gz"]
+    assert all(row["stored_file"] == "raw" and row["stored_length"] == row["warc_record_length"] for row in of_file)
+    sound = Source({})
+    assert outcomes(fetch(sound, rows, NOON + timedelta(days=9))) == lost
+    assert not sound.requests
+    assert outcomes(fetch(damaged, rows, retry_lost=True)) == lost
+    assert outcomes(fetch(sound, rows, retry_lost=True)) == {("fetched", 0, None)}
+
+
+@pytest.mark.parametrize("key", ["../f1.warc.gz", "/etc/passwd", "a/../../f1.warc.gz", "f\0.warc.gz", None])
+def test_a_row_that_names_no_key_of_the_source_is_lost_alone(key: str | None) -> None:
+    rows = CAPTURES.to_pylist()
+    rows[3]["warc_filename"] = key
+    done = fetch(Source({}), captures=pa.Table.from_pylist(rows, schema=CAPTURES.schema))
+    assert (done.rows[3]["outcome"], done.rows[3]["reason"], done.rows[3]["warc_filename"]) == (
+        "lost", "bad_plan", key or "",
+    )  # fmt: skip
+    assert done.fetched == len(rows) - 1
+
+
+def test_one_answer_seen_twice_settles_nothing_and_stores_nothing_twice() -> None:
+    # damaged on the way once, and good when each record was asked for again
+    done = fetch(Source({key: ["damaged", *["good"] * RECORDS] for key in EVERYTHING}), times=2)
+    assert done.fetched == sum(kind == "warc" for kind, _ in done.stored) == FILES * RECORDS
 
 
 def test_a_file_that_is_gone_costs_a_few_requests_a_day() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from cc_pipeline.errors import DataKind
 from cc_pipeline.extraction import fetch, loss_policy
 from cc_pipeline.records import source_state
-from cc_pipeline.records.asks import ASK_INTERVAL, ASKS_UNTIL_LOST, BAD_PLAN
+from cc_pipeline.records.ask_counts import ASK_INTERVAL, ASKS_UNTIL_LOST, BAD_PLAN
 from cc_pipeline.records.orders import RecordOptions
 from cc_pipeline.settings import Settings
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, handling_of

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import errno
-import gzip
 import json
 import multiprocessing
 import os
 import random
-import shutil
 import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -24,7 +24,6 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.records.orders import RecordOptions
 from cc_pipeline.records.range_plan import Coalescing
 from cc_pipeline.records.segments import (
-    OpenSegment,
     SegmentWriter,
     adopt,
     adopt_again,
@@ -36,30 +35,43 @@ from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FaultServerProcess
 from cc_pipeline_tests.records.fetching import Fetched, fetch_table
-from cc_pipeline_tests.records.planned import captures_table, html_record, read_stored, shelf_at
+from cc_pipeline_tests.records.planned import html_record, read_stored, shelf_at, write_archives
 
 CRAWL = "CC-MAIN-2024-22"
 OPTIONS = RecordOptions(coalescing=Coalescing(gap=0), rotation=40_000, examiners=2)
+KILLS = 12
 
 
 def make_bucket(folder: Path, count: int) -> pa.Table:
     draw = random.Random(11)
-    rows = []
-    content = bytearray()
-    for number in range(count):
-        url = f"https://example.com/{number}"
-        member = html_record(url, draw.randbytes(draw.randint(100, 3_000)))
-        rows.append(
-            {
-                "url": url,
-                "warc_filename": "a.warc.gz",
-                "warc_record_offset": len(content),
-                "warc_record_length": len(member),
-            }
-        )
-        content += member + bytes(30)
-    (folder / "a.warc.gz").write_bytes(content)
-    return captures_table(rows, CRAWL)
+    bodies = [draw.randbytes(draw.randint(100, 3_000)) for _ in range(count)]
+    return write_archives(folder, {"a.warc.gz": bodies}, CRAWL)
+
+
+def ends_before(line: int, work: Callable[[], object]) -> bool:
+    """Does ``work`` in a forked process, which is killed before it has run so many lines of segments and storage.
+    Returns whether it ended before."""
+    lines = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> object:
+        nonlocal lines
+        if not frame.f_code.co_filename.endswith(("records/segments.py", "records/storage.py")):
+            return None
+        lines += event == "line"
+        if lines > line:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    def run() -> None:
+        sys.settrace(trace)  # type: ignore[arg-type]  # a tracer may end the trace of a frame
+        work()
+        sys.settrace(None)
+
+    runner = multiprocessing.get_context("fork").Process(target=run)
+    runner.start()
+    runner.join()
+    assert runner.exitcode in (0, -signal.SIGKILL)
+    return runner.exitcode == 0
 
 
 def fetch(url: str, lake: Path, captures: pa.Table, commit: str) -> Fetched:
@@ -67,47 +79,31 @@ def fetch(url: str, lake: Path, captures: pa.Table, commit: str) -> Fetched:
         return fetch_table(captures, transport, storage, crawl=CRAWL, commit=commit, options=OPTIONS)
 
 
-def stored_ranges(lake: Path) -> set[int]:
+def stored_offsets(lake: Path) -> set[int]:
     """The source offsets whose records are on disk, complete segment or not."""
-    ranges: set[int] = set()
+    offsets: set[int] = set()
     for journal in (lake / "records").rglob("*" + JOURNAL_SUFFIX):
         for line in journal.read_bytes().split(b"\n"):
             if line.endswith(b"}"):
-                row = json.loads(line)
-                ranges.add(row["warc_record_offset"])
-    return ranges
+                offsets.add(json.loads(line)["warc_record_offset"])
+    return offsets
 
 
 @pytest.mark.process
-def test_twenty_kills_lose_nothing_and_fetch_nothing_twice(tmp_path: Path) -> None:
-    bucket, lake, log = tmp_path / "bucket", tmp_path / "lake", tmp_path / "log"
-    bucket.mkdir()
+def test_kills_lose_nothing_and_fetch_nothing_twice(tmp_path: Path) -> None:
+    bucket, lake = tmp_path / "bucket", tmp_path / "lake"
     lake.mkdir()
-    captures = make_bucket(bucket, 600)
+    captures = make_bucket(bucket, 300)
     wanted = fetch(str(bucket), tmp_path / "other", captures, "whole").table
     draw = random.Random(3)
-    fork = multiprocessing.get_context("fork")
-    with FaultServerProcess(bucket, latency=0.01, log=log) as server:
-        kills = 0
+    with FaultServerProcess(bucket, log=tmp_path / "log") as server:
         kept: set[int] = set()
-        for number in range(20):
-            runner = fork.Process(target=fetch, args=(server.url, lake, captures, f"c{number}"))
+        for number in range(KILLS):
             before = len(server.hits())
-            runner.start()
-            assert runner.pid is not None
-            # not before it has begun, and at any moment afterwards
-            deadline = time.monotonic() + 20
-            while len(server.hits()) == before and runner.is_alive() and time.monotonic() < deadline:
-                time.sleep(0.005)
-            time.sleep(draw.uniform(0, 0.06))
-            if runner.is_alive():
-                os.kill(runner.pid, signal.SIGKILL)
-                kills += 1
-            runner.join()
-            again = {_offset(hit.range) for hit in server.hits()[before:]} & kept
-            assert not again
-            kept = stored_ranges(lake)
-        assert kills > 10
+            assert not ends_before(draw.randrange(3_000), partial(fetch, server.url, lake, captures, f"c{number}"))
+            assert not {_offset(hit.range) for hit in server.hits()[before:]} & kept
+            kept = stored_offsets(lake)
+        assert len(kept) > 5 * KILLS
         result = fetch(server.url, lake, captures, "last")
         hits = Counter(hit.range for hit in server.hits())
     assert result.outcomes == {"fetched": captures.num_rows}
@@ -115,7 +111,7 @@ def test_twenty_kills_lose_nothing_and_fetch_nothing_twice(tmp_path: Path) -> No
     varying = ("fetched_at", "stored_file", "stored_offset", "stored_length")
     assert result.table.drop_columns(varying) == wanted.drop_columns(varying)
     # what is fetched twice was under way when a run was killed: at most its window each time
-    assert sum(times - 1 for times in hits.values()) <= kills * 2 * 8
+    assert sum(times - 1 for times in hits.values()) <= KILLS * 2 * 8
     with shelf_at(lake) as storage, shelf_at(tmp_path / "other") as other:
         for mine, theirs in zip(result.table.to_pylist(), wanted.to_pylist(), strict=True):
             assert read_stored(storage, mine) == read_stored(other, theirs)
@@ -172,55 +168,6 @@ def test_a_journal_is_adopted_no_more_once_its_rows_are_committed_and_goes_a_wee
         assert adopt_again(storage, CRAWL) == 0
 
 
-def test_a_half_written_record_is_dropped_and_one_in_use_is_left_alone(tmp_path: Path) -> None:
-    with shelf_at(tmp_path) as storage:
-        writer = SegmentWriter(storage, CRAWL, "c1", lambda kind, name: b"")
-        members = [html_record(f"https://example.com/{n}", b"x" * 500) for n in range(3)]
-        for number, member in enumerate(members):
-            writer.add("warc", member, {"outcome": "fetched", "warc_filename": "a", "warc_record_offset": number})
-        assert list(adopt(storage, CRAWL)) == []  # its writer is alive
-        segment: OpenSegment = writer._open["warc"]
-        # the power goes: the last record is on disk in part only, the journal's last line too
-        path = storage.open_folder(CRAWL) / segment.name
-        os.truncate(path, path.stat().st_size - 7)
-        journal = path.with_name(path.name + JOURNAL_SUFFIX)
-        with open(journal, "ab") as out:
-            out.write(b'{"outcome": "fet')
-        os.close(segment._journal)
-        os.close(segment._data)
-        rows = list(adopt(storage, CRAWL))
-        assert [row["warc_record_offset"] for row in rows] == [0, 1]
-        places = [(row["stored_file"], row["stored_offset"], row["stored_length"]) for row in rows]
-        assert [storage.transport.read(*place).data for place in places] == members[:2]
-        assert list(adopt(storage, CRAWL)) == rows
-
-
-def test_a_full_disk_says_so_and_keeps_what_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    captures = make_bucket(tmp_path, 60)
-    lake = tmp_path / "lake"
-    real_write = os.write
-    written = 0
-
-    def write(descriptor: int, data: bytes) -> int:
-        nonlocal written
-        written += len(data)
-        if written > 60_000:
-            real_write(descriptor, data[: len(data) // 2])
-            raise OSError(28, "No space left on device")
-        return real_write(descriptor, data)
-
-    monkeypatch.setattr(os, "write", write)
-    with pytest.raises(EnvironmentFault, match="No space left") as raised:
-        fetch(str(tmp_path), lake, captures, "c1")
-    assert "Free some space" in raised.value.advice
-    monkeypatch.undo()
-    for stored in (lake / "records").rglob("*.warc.gz"):
-        assert gzip.decompress(stored.read_bytes())  # no half member at its end
-    result = fetch(str(tmp_path), lake, captures, "c2")
-    assert result.outcomes == {"fetched": 60}
-    assert 10 < result.adopted < 60
-
-
 def test_a_file_has_so_many_records_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     captures = make_bucket(tmp_path, 25)
     monkeypatch.setattr("cc_pipeline.records.segments.MAX_RECORDS", 10)
@@ -229,55 +176,32 @@ def test_a_file_has_so_many_records_at_most(tmp_path: Path, monkeypatch: pytest.
     assert sorted(Counter(result.table["stored_file"].to_pylist()).values()) == [5, 10, 10]
 
 
-def _adopt_until(lake: Path, line: int) -> None:
-    """Adopts, and is killed before so many lines of segments and storage were run."""
-    lines = 0
-
-    def trace(frame: FrameType, event: str, _: object) -> object:
-        nonlocal lines
-        if not frame.f_code.co_filename.endswith(("records/segments.py", "records/storage.py")):
-            return None
-        lines += event == "line"
-        if lines > line:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return trace
-
-    with shelf_at(lake) as storage:
-        sys.settrace(trace)  # type: ignore[arg-type]  # a tracer may end the trace of a frame
-        for _ in adopt(storage, CRAWL):
-            pass
-        sys.settrace(None)
-
-
 @pytest.mark.process
-@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.smoke)])
-def test_a_kill_at_any_step_of_adoption_loses_no_record(tmp_path: Path, again: bool) -> None:
-    lake, left = tmp_path / "lake", tmp_path / "left"
-    with shelf_at(left) as storage:
+@pytest.mark.smoke
+def test_a_kill_at_any_step_of_adoption_loses_no_record_but_one_half_written(tmp_path: Path) -> None:
+    members = [html_record(f"https://example.com/{number}", b"x" * 50) for number in range(3)]
+    with shelf_at(tmp_path) as storage:
         writer = SegmentWriter(storage, CRAWL, "c1", lambda kind, name: b"")
-        for number in range(3):
-            member = html_record(f"https://example.com/{number}", b"x" * 50)
+        for number, member in enumerate(members):
             writer.add("warc", member, {"outcome": "fetched", "warc_filename": "a", "warc_record_offset": number})
+        assert list(adopt(storage, CRAWL)) == []  # its writer is alive
         [segment] = writer._open.values()
+        # the power goes: the last record is on disk in part only, the journal's last line too
+        path = storage.open_folder(CRAWL) / segment.name
+        os.truncate(path, path.stat().st_size - 7)
         with open(segment._journal_path, "ab") as journal:
             journal.write(b'{"outcome": "fet')
         segment._release()
-    shutil.copytree(left, lake)
-    fork = multiprocessing.get_context("fork")
-    for line in range(10_000):
-        runner = fork.Process(target=_adopt_until, args=(lake, line))
-        runner.start()
-        runner.join()
-        done = runner.exitcode == 0
-        # killed again and again, or once at each step
-        if done or not again:
-            with shelf_at(lake) as storage:
-                assert [row["warc_record_offset"] for row in adopt(storage, CRAWL)] == [0, 1, 2], line
-            shutil.rmtree(lake)
-            shutil.copytree(left, lake)
-        if done:
-            break
-    assert line > 20
+
+    def adopt_all() -> list[bytes]:
+        with shelf_at(tmp_path) as storage:
+            places = [(row["stored_file"], row["stored_offset"], row["stored_length"]) for row in adopt(storage, CRAWL)]
+            return [storage.transport.read(*place).data for place in places]
+
+    # killed again and again, at each step
+    lines = next(line for line in range(10_000) if ends_before(line, adopt_all))
+    assert lines > 20
+    assert adopt_all() == members[:2]
 
 
 @pytest.mark.parametrize("call", ["fsync", "close", "replace", "open", "rename", "write"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import tracemalloc
 from itertools import groupby
 
 import pyarrow as pa
@@ -41,24 +40,6 @@ def test_a_place_is_found_by_file_and_offset_together() -> None:
     assert set(numbers) == set(range(len(places)))
     assert set(places.files) == {file for file, _ in mine}
     assert LocationCollector().places().contains(table(every)).to_pylist() == [False] * len(every)
-
-
-def test_a_place_takes_eight_bytes_and_no_more_than_thirty_while_it_is_numbered() -> None:
-    count, step = 200_000, 10_000
-    name = pa.array(["a", "b"]).take(pa.array([0, 1] * (step // 2)))
-    found = LocationCollector()
-    tracemalloc.start()
-    try:
-        for start in range(0, count, step):
-            found.add(pa.table({"warc_filename": name, "warc_record_offset": range(start, start + step)}))
-        places = found.places()
-        del found
-        kept, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert len(places) == count
-    assert kept < 9 * count
-    assert peak < 30 * count
 
 
 @pytest.mark.parametrize("most", [1, 3, 10, 1_000])

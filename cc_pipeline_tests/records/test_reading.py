@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.records.reading import read_members
-from cc_pipeline.records.storage import RecordStorage, are_bytes_missing
+from cc_pipeline.records.storage import RecordStorage
 from cc_pipeline.records.wrap import unwrap_member, wrap_member
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind
@@ -110,13 +110,6 @@ def test_rows_in_any_order_have_the_bytes_that_each_has_alone(
             assert [str(found.kind) if isinstance(found, DataFault) else found for _, found in got] == wanted
 
 
-def test_members_are_as_their_source_had_them(tmp_path: Path) -> None:
-    kept = stored_at(tmp_path, "a", 20)
-    with Transport(str(tmp_path)) as place:
-        got = [records_of(found) for _, found in read_members([row for row, _ in kept], RecordStorage(place))]
-    assert got == [record for _, record in kept]
-
-
 def test_neighbours_are_read_together(tmp_path: Path) -> None:
     kept = [row for name in ("mine", "held") for row, _ in stored_at(tmp_path, name, 200)]
     kept.sort(key=lambda row: row["stored_offset"])  # rows of both files mixed
@@ -128,19 +121,6 @@ def test_neighbours_are_read_together(tmp_path: Path) -> None:
         held = (tmp_path / "held").stat().st_size
         assert [found is None for _, found in few] == [row["stored_file"] == "mine" for row in kept]
         assert 2 < len(server.hits) - 2 <= 2 * held // 50_000 + 2
-
-
-def test_a_file_cut_in_the_middle_loses_what_is_behind_the_cut(tmp_path: Path) -> None:
-    kept = [row for row, _ in stored_at(tmp_path, "a", 50)]
-    cut = kept[30]["stored_offset"] + 7
-    with open(tmp_path / "a", "r+b") as file:
-        file.truncate(cut)
-    with FaultServer(tmp_path) as server, Transport(server.url, SourceOptions(rate=None, retry=QUICK)) as far, \
-            Transport(str(tmp_path)) as near:  # fmt: skip
-        for place in (near, far):
-            got = [found for _, found in read_members(kept, RecordStorage(place, spool=tmp_path))]
-            assert all(isinstance(found, bytes) for found in got[:30])
-            assert all(isinstance(found, DataFault) and are_bytes_missing(found) for found in got[30:])
 
 
 def test_a_file_that_is_gone_is_asked_for_once_a_range(tmp_path: Path) -> None:
@@ -195,14 +175,3 @@ def test_rows_are_drawn_no_further_than_two_windows_ahead(tmp_path: Path) -> Non
             assert sum(drawn) - given_out <= 2 * window + 6_000
             given_out += row["stored_length"]
         assert max(hit.body_bytes for hit in server.hits) <= window // 2 + 6_000
-
-
-def test_leaving_early_reads_no_further(tmp_path: Path) -> None:
-    kept = [row for row, _ in stored_at(tmp_path, "a", 400)]
-    with FaultServer(tmp_path) as server, Transport(server.url, SourceOptions(rate=None)) as place:
-        stream = read_members(kept, RecordStorage(place, spool=tmp_path), window=20_000)
-        next(stream)
-        stream.close()
-        again = list(read_members(kept[:2], RecordStorage(place, spool=tmp_path)))
-        assert all(isinstance(found, bytes) for _, found in again)
-        assert len(server.hits) < 10

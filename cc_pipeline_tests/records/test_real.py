@@ -33,26 +33,25 @@ def fetch(crawl: str, lake: Path, source: str, commit: str = "c1", held: pa.Tabl
         return fetch_table(captures, transport, storage, crawl=crawl, commit=commit, held=held)
 
 
+@pytest.fixture(scope="module", params=CRAWLS)
+def fetched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, Fetched]:
+    """A crawl, the lake that has its records, and the result."""
+    lake = tmp_path_factory.mktemp("lake")
+    return request.param, lake, fetch(request.param, lake, str(BUCKET))
+
+
 @needs_corpus
-@pytest.mark.parametrize("crawl", CRAWLS)
-def test_every_capture_is_fetched_and_verified(crawl: str, tmp_path: Path) -> None:
-    captures = real_captures(CORPUS, crawl)
-    result = fetch(crawl, tmp_path, str(BUCKET))
+def test_every_capture_is_verified_and_stored_as_the_source_has_it(fetched: tuple[str, Path, Fetched]) -> None:
+    crawl, lake, result = fetched
     assert result.table.schema == RECORD_SCHEMA
-    assert result.outcomes == {"fetched": captures.num_rows}
+    assert result.outcomes == {"fetched": real_captures(CORPUS, crawl).num_rows}
     checks = pc.unique(result.table.column("digest_check")).to_pylist()
     assert checks == (["absent"] if crawl == "CC-MAIN-2012" else ["match"])
     for name in ("fetch_time", "fetch_status", "content_digest", "url", "stored_file", "payload_length"):
         if name == "fetch_status" and crawl == "CC-MAIN-2012":
             continue  # some records of that year have no status line
         assert result.table.column(name).null_count == 0, name
-
-
-@needs_corpus
-@pytest.mark.parametrize("crawl", CRAWLS)
-def test_stored_members_are_exact_and_hold_the_source_record(crawl: str, tmp_path: Path) -> None:
-    result = fetch(crawl, tmp_path, str(BUCKET))
-    with shelf_at(tmp_path) as storage:
+    with shelf_at(lake) as storage:
         for row in result.table.to_pylist():
             stored = read_stored(storage, row)
             with open(BUCKET / row["warc_filename"], "rb") as file:
@@ -63,21 +62,20 @@ def test_stored_members_are_exact_and_hold_the_source_record(crawl: str, tmp_pat
                 assert arc.read_record(stored, "x", 0).payload_digest == row["content_digest"]
                 continue
             assert gzip.decompress(stored) == gzip.decompress(member)
+            assert warc.read_record(stored, "x", 0).payload_digest == row["content_digest"]
             kept = storage.transport.read(row["stored_file"], row["stored_offset"], row["stored_length"]).data
             content, uri, offset, length = unwrap_content(gzip.decompress(kept))
             assert content == gzip.decompress(member)
             assert uri is not None and uri.endswith(row["warc_filename"])
             assert (offset, length) == (row["warc_record_offset"], row["warc_record_length"])
-            assert warc.read_record(stored, "x", 0).payload_digest == row["content_digest"]
 
 
 @needs_corpus
-@pytest.mark.parametrize("crawl", CRAWLS)
-def test_stored_files_open_with_warcio_fastwarc_and_gzip(crawl: str, tmp_path: Path) -> None:
-    result = fetch(crawl, tmp_path, str(BUCKET))
+def test_stored_files_open_with_warcio_fastwarc_and_gzip(fetched: tuple[str, Path, Fetched]) -> None:
+    crawl, lake, result = fetched
     by_place = {(row["stored_file"], row["stored_offset"]): row for row in result.table.to_pylist()}
     for name in result.files:
-        data = (tmp_path / name).read_bytes()
+        data = (lake / name).read_bytes()
         assert gzip.decompress(data)
         expected = {place: row for place, row in by_place.items() if place[0] == name}
         found = {}

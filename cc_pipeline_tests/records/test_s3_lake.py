@@ -17,34 +17,25 @@ from cc_pipeline.records.storage import RecordStorage, StoredSizes
 from cc_pipeline.records.sweep import NamedFiles, crawls_with_files, sweep
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.records.fetching import fetch_table
-from cc_pipeline_tests.records.planned import captures_table, html_record, read_stored, shelf_at
+from cc_pipeline_tests.records.planned import read_stored, shelf_at, write_archives
 
 CRAWL = "CC-MAIN-2024-22"
 
 
 def test_a_lake_in_a_bucket(endpoint: str, tmp_path: Path) -> None:
-    members = [html_record(f"https://example.com/{n}", b"x" * 300 * n) for n in range(1, 30)]
-    bucket = tmp_path / "bucket"
-    bucket.mkdir()
-    (bucket / "a.warc.gz").write_bytes(b"".join(members))
-    rows, offset = [], 0
-    for number, member in enumerate(members, 1):
-        place = {"warc_filename": "a.warc.gz", "warc_record_offset": offset, "warc_record_length": len(member)}
-        rows.append(place | {"url": f"https://example.com/{number}"})
-        offset += len(member)
-    captures = captures_table(rows, CRAWL)
+    bucket, spool = tmp_path / "bucket", tmp_path / "spool"
+    captures = write_archives(bucket, {"a.warc.gz": [b"x" * 300 * number for number in range(1, 30)]}, CRAWL)
     options = RecordOptions(coalescing=Coalescing(gap=0), rotation=2_000)
-    spool = tmp_path / "spool"
     with shelf_at("s3://lake/home", spool=spool, s3_endpoint=endpoint) as storage, Transport(str(bucket)) as source:
         first = fetch_table(captures, source, storage, crawl=CRAWL, commit="c1", options=options)
-        assert first.outcomes == {"fetched": len(members)}
+        assert first.outcomes == {"fetched": 29}
         assert len(first.files) > 2
         # everything is in the bucket, nothing is left on the disk
         assert [path for path in spool.rglob("*") if path.is_file()] == []
-        for row, member in zip(first.table.to_pylist(), members, strict=True):
-            assert gzip.decompress(read_stored(storage, row)) == gzip.decompress(member)
+        for number, row in enumerate(first.table.to_pylist(), 1):
+            assert b"x" * 300 * number in gzip.decompress(read_stored(storage, row))
         again = fetch_table(captures, source, storage, crawl=CRAWL, commit="c2", options=options)
-        assert (again.adopted, again.requests) == (len(members), 0)
+        assert (again.adopted, again.requests) == (29, 0)
         assert again.table == first.table
         retire_journals(storage, again.settled)
         assert storage.journals(CRAWL) == []

@@ -1,14 +1,13 @@
-"""A fetch, the replacement of another target's rows, and a sweep without grace, in every order of their steps.
+"""A fetch, the replacement of another target's rows, and a sweep without grace, in many orders of their steps.
 
-Each of the three is a line of steps. The steps of the sweep are its own requests: whatever the others do is done right
-before one of them. In every one of the interleavings no row ever names a file that is gone.
+Each of them is a line of steps. The steps of the sweep are its own requests: whatever the others do is done right
+before one of them. No row ever names a file that is gone.
 """
 
 from __future__ import annotations
 
-import itertools
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -71,21 +70,6 @@ def replacement_of(world: World, target: str) -> list[Step]:
     return [lambda: note(world.storage, CRAWL, [OLD], world.place.now), lambda: world.commit(target, None)]
 
 
-def interleavings(lengths: Sequence[int], slots: int) -> Iterator[list[tuple[int, int]]]:
-    """Where the steps of each line go: (slot, line) in order. Steps in one slot run in every order of their lines."""
-    choices = [list(itertools.combinations_with_replacement(range(slots), length)) for length in lengths]
-    for chosen in itertools.product(*choices):
-        yield sorted((slot, line) for line, slots_of in enumerate(chosen) for slot in slots_of)
-
-
-def orders_within(plan: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """The plan with the lines' steps of a slot one after the other, and the other way round."""
-    yield plan
-    turned = sorted(plan, key=lambda one: (one[0], -one[1]))
-    if turned != plan:
-        yield turned
-
-
 def run(world: World, plan: list[tuple[int, int]], lines: Sequence[list[Step]], slots: int) -> None:
     waiting = [iter(line) for line in lines]
     left = list(plan)
@@ -115,33 +99,21 @@ _SLOTS = 8
 
 
 @pytest.mark.matrix
-def test_a_fetch_a_replacement_and_a_sweep_in_every_order(tmp_path: Path) -> None:
-    count = 0
-    for plan in interleavings([5, 2], _SLOTS):
-        for ordered in orders_within(plan):
-            world = World(tmp_path)
-            lines = [fetch_of(world, "b", "one", narrow=True), replacement_of(world, "a")]
-            run(world, ordered, lines, _SLOTS)
-            count += 1
-    assert count > 28_000
-
-
-@pytest.mark.matrix
-def test_two_fetches_and_two_replacements_in_many_orders(tmp_path: Path) -> None:
+def test_fetches_replacements_and_a_sweep_in_many_orders(tmp_path: Path) -> None:
     draw = random.Random(7)
-    for _ in range(8_000):
+    for _ in range(6_000):
         world = World(tmp_path)
         lines = [
             fetch_of(world, "b", "one", narrow=draw.random() < 0.5),
             fetch_of(world, "c", "two", narrow=draw.random() < 0.5),
             replacement_of(world, "a"),
             replacement_of(world, "b"),
-        ]
+        ][: draw.randint(2, 4)]
         # slots rise within each line; within one slot the lines are mixed
         slots = [iter(sorted(draw.randrange(_SLOTS) for _ in line)) for line in lines]
         mixed = [number for number, line in enumerate(lines) for _ in line]
         draw.shuffle(mixed)
-        plan = sorted(((next(slots[line]), line) for line in mixed), key=lambda one: one[0])
+        plan = sorted(((next(slots[line]), line) for line in mixed), key=lambda step: step[0])
         run(world, plan, lines, _SLOTS)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,32 +12,36 @@ from pathlib import Path
 import pytest
 
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
+from cc_pipeline.stores import s3
 from cc_pipeline.stores.answer import S3Options, Timeouts
-from cc_pipeline.stores.s3 import PART_BYTES
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.source_client import SourceOptions
-from cc_pipeline_tests.motoserver import CREDENTIALS, moto_server
+from cc_pipeline_tests.motoserver import CREDENTIALS, client_of, moto_server
 from cc_pipeline_tests.ports import free_port
+from cc_pipeline_tests.weedserver import S3Server
 
 #: Long enough for an answer on a busy machine, for the kinds that are not silent.
 PATIENT = Timeouts(connect=10, silence=20, window=40.0, slowest=50_000_000)
 QUICK = Timeouts(connect=1, silence=0.4, window=1.0, slowest=50_000_000)
 ONCE = RetryPolicy(attempts=1)
-#: What the server sends for (method, path with query): status, headers, body; ``None`` is silence.
-Script = Callable[[str, str], tuple[int, dict[str, str], bytes] | None]
-ScriptWithBody = Callable[[str, str, bytes], tuple[int, dict[str, str], bytes]]
+#: Bytes of the smallest part of an upload that S3 takes.
+PART = 5 << 20
+#: Status, headers and body.
+Response = tuple[int, dict[str, str], bytes]
+#: What the server sends for a method, a path with its query, and a body; ``None`` is silence.
+Script = Callable[[str, str, bytes], Response | None]
 
 
-def error(status: int, code: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+def error(status: int, code: str, **headers: str) -> Response:
     return status, headers, f"<Error><Code>{code}</Code><Message>because</Message></Error>".encode()
 
 
 @contextmanager
-def scripted(script: Script, with_body: ScriptWithBody | None = None) -> Iterator[tuple[str, list[str]]]:
-    """An S3 server that says what the script says; its address, and the requests it got."""
-    asked: list[str] = []
+def scripted(script: Script) -> Iterator[tuple[str, list[str]]]:
+    """An S3 server that answers by a script; its address, and the requests it got."""
+    requests: list[str] = []
     over = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
@@ -46,13 +49,13 @@ def scripted(script: Script, with_body: ScriptWithBody | None = None) -> Iterato
 
         def answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            asked.append(f"{self.command} {self.path}")
-            said = with_body(self.command, self.path, body) if with_body else script(self.command, self.path)
-            if said is None:
+            requests.append(f"{self.command} {self.path}")
+            response = script(self.command, self.path, body)
+            if response is None:
                 over.wait(5)
                 self.close_connection = True
                 return
-            status, headers, body = said
+            status, headers, body = response
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name.replace("_", "-"), value)
@@ -69,7 +72,7 @@ def scripted(script: Script, with_body: ScriptWithBody | None = None) -> Iterato
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+        yield f"http://127.0.0.1:{server.server_address[1]}", requests
     finally:
         over.set()
         server.shutdown()
@@ -83,6 +86,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
     for name, text in CREDENTIALS.items():
         monkeypatch.setenv(name, text)
+    monkeypatch.setattr(s3, "PART_BYTES", PART)
 
 
 def place_at(endpoint: str, retry: RetryPolicy = ONCE, timeouts: Timeouts = PATIENT) -> Transport:
@@ -110,9 +114,9 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("answer", "kind"), REFUSALS)
-def test_refusals_keep_their_kinds(answer: tuple[int, dict[str, str], bytes] | None, kind: FaultKind) -> None:
+def test_refusals_keep_their_kinds(answer: Response | None, kind: FaultKind) -> None:
     timeouts = QUICK if answer is None else PATIENT
-    with scripted(lambda method, path: answer) as (endpoint, asked), place_at(endpoint, timeouts=timeouts) as place:
+    with scripted(lambda *_: answer) as (endpoint, asked), place_at(endpoint, timeouts=timeouts) as place:
         with pytest.raises(RangeFault) as raised:
             place.put("x", b"12")
         assert raised.value.kind is kind
@@ -131,60 +135,42 @@ def test_refusals_keep_their_kinds(answer: tuple[int, dict[str, str], bytes] | N
             assert raised.value.kind is kind
 
 
-def test_the_transport_asks_again_and_waits_as_long_as_it_is_told() -> None:
-    answers = [error(503, "SlowDown", Retry_After="1"), (200, {}, b"")]
-    retry = RetryPolicy(attempts=3, base=0.01, longest=0.02)
-    with scripted(lambda method, path: answers.pop(0)) as (endpoint, asked), place_at(endpoint, retry) as place:
-        started = time.monotonic()
-        assert place.put("x", b"12")
-        assert len(asked) == 2
-        assert time.monotonic() - started > 0.5
-
-
-def test_asking_again_ends() -> None:
-    retry = RetryPolicy(attempts=3, base=0.01, longest=0.02)
-    with scripted(lambda method, path: error(500, "InternalError")) as (endpoint, asked):
-        with place_at(endpoint, retry) as place, pytest.raises(RangeFault):
-            place.put("x", b"12")
-        assert len(asked) == 3
-
-
 def test_an_object_that_is_refused_costs_others_no_try() -> None:
     slow = error(503, "SlowDown", Retry_After="0")
     answers = [slow, slow, slow, (200, {}, b"")]
     retry = RetryPolicy(attempts=2, base=0.01, longest=0.02)
-    with scripted(lambda method, path: answers.pop(0)) as (endpoint, asked), place_at(endpoint, retry) as place:
+    with scripted(lambda *_: answers.pop(0)) as (endpoint, asked), place_at(endpoint, retry) as place:
         with pytest.raises(RangeFault):
             place.put("x", b"12")
         assert place.put("y", b"12")
         assert asked == ["PUT /mine/prefix/x"] * 2 + ["PUT /mine/prefix/y"] * 2
 
 
-@pytest.mark.parametrize("work", ["put", "delete", "listing"])
-def test_a_server_that_is_not_there_is_unreachable(work: str) -> None:
+CALLS: dict[str, Callable[[Transport], object]] = {
+    "read": lambda place: place.read("x", 0, 1),
+    "put": lambda place: place.put("x", b""),
+    "delete": lambda place: place.delete("x"),
+    "listing": lambda place: place.listing(""),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_server_or_credentials_that_are_not_there_are_named(
+    call: Callable[[Transport], object], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     nobody = f"http://127.0.0.1:{free_port()}"
     with place_at(nobody) as place, pytest.raises(EnvironmentFault, match="unreachable") as raised:
-        call(place, work)
+        call(place)
     assert raised.value.advice
-
-
-def call(place: Transport, work: str) -> None:
-    if work == "put":
-        place.put("x", b"")
-    elif work == "delete":
-        place.delete("x")
-    else:
-        place.listing("")
-
-
-@pytest.mark.parametrize("work", ["put", "delete", "listing"])
-def test_no_credentials_says_what_to_do(work: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    with place_at("http://127.0.0.1:9") as place, pytest.raises(EnvironmentFault, match="needs credentials") as raised:
-        call(place, work)
-    assert "AWS_ACCESS_KEY_ID" in raised.value.advice
+    # Common Crawl's bucket can also be read elsewhere
+    for place in (place_at(nobody), Transport("s3://commoncrawl", SourceOptions(retry=ONCE))):
+        with place, pytest.raises(EnvironmentFault, match="needs credentials") as raised:
+            call(place)
+        assert "AWS_ACCESS_KEY_ID" in raised.value.advice
+        assert ("data.commoncrawl.org" in raised.value.advice) == (place.source == "s3://commoncrawl")
 
 
 def test_a_profile_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -211,9 +197,9 @@ def test_a_file_that_is_not_there_is_the_callers_error(tmp_path: Path) -> None:
 
 def test_parts_of_an_upload_that_fails_are_taken_back(tmp_path: Path) -> None:
     file = tmp_path / "big"
-    file.write_bytes(bytes(2 * PART_BYTES))
+    file.write_bytes(bytes(2 * PART))
 
-    def script(method: str, path: str) -> tuple[int, dict[str, str], bytes]:
+    def script(method: str, *_: object) -> Response:
         if method == "POST":
             xml = "<InitiateMultipartUploadResult><UploadId>up</UploadId></InitiateMultipartUploadResult>"
             return 200, {}, xml.encode()
@@ -231,7 +217,7 @@ def test_a_listing_that_is_cut_is_not_taken_for_the_whole() -> None:
         (200, {}, b"<ListBucketResult><Contents><Key>prefix/a</Key><Size>1</Size></Contents><IsTruncated>tr"),
         (200, {}, b"no XML at all"),
     ]
-    with scripted(lambda method, path: answers.pop(0)) as (endpoint, _), place_at(endpoint) as place:
+    with scripted(lambda *_: answers.pop(0)) as (endpoint, _), place_at(endpoint) as place:
         for _ in range(2):
             with pytest.raises(EnvironmentFault, match=r"cannot be listed: server_error \(status 500\)"):
                 place.listing("")
@@ -245,14 +231,14 @@ def moto() -> Iterator[str]:
 
 def test_large_files_go_up_in_parts(moto: str, tmp_path: Path) -> None:
     file = tmp_path / "big"
-    file.write_bytes(os.urandom(1 << 20) * (2 * PART_BYTES // (1 << 20)) + b"end")
+    file.write_bytes(bytes(2 * PART) + b"end")
     with Transport("s3://mine/parts", SourceOptions(s3=S3Options(endpoint=moto))) as place:
         assert place.put("big", file, only_if_absent=True)
         assert not place.put("big", file, only_if_absent=True)
         assert place.put("big", file)
         info = place.head("big")
         assert info is not None
-        assert info.size == 2 * PART_BYTES + 3
+        assert info.size == 2 * PART + 3
         assert info.etag is not None
         assert info.etag.endswith('-3"')
         assert place.read_suffix("big", 5).data == file.read_bytes()[-5:]
@@ -264,31 +250,7 @@ def test_writing_goes_where_reading_goes(moto: str, monkeypatch: pytest.MonkeyPa
     with Transport("s3://mine/same", SourceOptions(retry=ONCE, s3=S3Options(endpoint=moto))) as place:
         assert place.put("x", b"12")
         assert place.read_all("x").data == b"12"
-        assert [one.key for one in place.listing("")] == ["x"]
-
-
-def test_listings_are_never_remembered(moto: str) -> None:
-    with (
-        Transport("s3://mine/cache", SourceOptions(s3=S3Options(endpoint=moto))) as one,
-        Transport("s3://mine/cache", SourceOptions(s3=S3Options(endpoint=moto))) as other,
-    ):
-        started = time.time()
-        assert one.listing("") == []
-        assert other.put("x/y", b"12")
-        (listed,) = one.listing("x/")
-        assert (listed.key, listed.size) == ("x/y", 2)
-        assert abs(listed.modified - started) < 3600
-        assert listed.etag
-        other.delete("x/y")
-        assert one.listing("x") == []
-
-
-def test_a_transport_writes_again_after_it_was_closed(moto: str) -> None:
-    place = Transport("s3://mine/again", SourceOptions(s3=S3Options(endpoint=moto)))
-    for body in (b"1", b"2"):
-        assert place.put("x", body)
-        assert place.read_all("x").data == body
-        place.close()
+        assert [listed.key for listed in place.listing("")] == ["x"]
 
 
 def test_a_bucket_that_cannot_be_one_is_the_users_to_correct(moto: str) -> None:
@@ -305,13 +267,13 @@ def forgetful() -> Iterator[tuple[Transport, dict[str, bytes]]]:
     kept: dict[str, bytes] = {}
     lost: set[str] = set()
 
-    def say(method: str, path: str, body: bytes) -> tuple[int, dict[str, str], bytes]:
+    def answer(method: str, path: str, body: bytes) -> Response:
         key, _, query = path.partition("?")
         if method == "GET" and "list-type" in query:
             rows = "".join(
-                f"<Contents><Key>{one.removeprefix('/mine/')}</Key><Size>{len(kept[one])}</Size>"
+                f"<Contents><Key>{name.removeprefix('/mine/')}</Key><Size>{len(kept[name])}</Size>"
                 "<LastModified>2024-01-01T00:00:00.000Z</LastModified></Contents>"
-                for one in sorted(kept)
+                for name in sorted(kept)
             )
             return 200, {}, f"<ListBucketResult>{rows}<IsTruncated>false</IsTruncated></ListBucketResult>".encode()
         if method == "GET":
@@ -326,7 +288,7 @@ def forgetful() -> Iterator[tuple[Transport, dict[str, bytes]]]:
         return 200, {"ETag": '"e"'}, b""
 
     retry = RetryPolicy(attempts=3, base=0.001, longest=0.002)
-    with scripted(lambda *_: None, say) as (endpoint, _), place_at(endpoint, retry) as place:
+    with scripted(answer) as (endpoint, _), place_at(endpoint, retry) as place:
         yield place, kept
 
 
@@ -338,7 +300,29 @@ def test_a_write_whose_answer_was_lost_was_made() -> None:
         assert not place.put("theirs", b"2", only_if_absent=True)
 
 
-def test_a_new_object_whose_answer_was_lost_is_ours() -> None:
-    with forgetful() as (place, kept):
-        assert place.put("new", b"ours", only_if_absent=True)
-        assert len(kept) == 1
+def test_a_bucket_that_is_not_there(moto: str) -> None:
+    with Transport("s3://no-such", SourceOptions(retry=ONCE, s3=S3Options(endpoint=moto))) as place:
+        with pytest.raises(EnvironmentFault, match="cannot be listed"):
+            place.listing("")
+        with pytest.raises(RangeFault) as raised:
+            place.read("x", 0, 1)
+        assert raised.value.kind is FaultKind.NOT_FOUND
+
+
+def test_anonymous_requests_are_not_signed(moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = client_of(moto, *CREDENTIALS.values())
+    owner.put_bucket_acl(Bucket="mine", ACL="public-read")
+    owner.put_object(Bucket="mine", Key="open", Body=b"anyone", ACL="public-read")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    with Transport("s3://mine", SourceOptions(s3=S3Options(endpoint=moto, anonymous=True))) as place:
+        assert place.read_all("open").data == b"anyone"
+
+
+@pytest.mark.process
+def test_a_wrong_secret_is_refused(weed: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", weed.key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    with Transport("s3://lake", SourceOptions(retry=ONCE, s3=S3Options(endpoint=weed.endpoint))) as place:
+        with pytest.raises(RangeFault) as raised:
+            place.read_all("x")
+        assert raised.value.kind is FaultKind.UNAUTHORIZED

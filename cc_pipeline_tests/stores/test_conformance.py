@@ -20,35 +20,34 @@ from cc_pipeline_tests.weedserver import REGION, S3Server
 _numbers = count()
 
 
-def write_objects(folder: Path, objects: Mapping[str, bytes]) -> None:
-    folder.mkdir()
-    for key, data in objects.items():
-        (folder / key).parent.mkdir(parents=True, exist_ok=True)
-        (folder / key).write_bytes(data)
+class FolderTests(StoreTests):
+    """``folder`` is where the objects are written."""
 
-
-class TestFolder(StoreTests):
     @pytest.fixture(autouse=True)
-    def folder(self, tmp_path: Path) -> None:
-        self.place = tmp_path / "place"
+    def objects_folder(self, tmp_path: Path) -> None:
+        self.folder = tmp_path / "place"
 
+    def write(self, objects: Mapping[str, bytes]) -> None:
+        self.folder.mkdir()
+        for key, data in objects.items():
+            (self.folder / key).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / key).write_bytes(data)
+
+
+class TestFolder(FolderTests):
     @contextmanager
     def open_place(self, objects: Mapping[str, bytes]) -> Iterator[Store]:
-        write_objects(self.place, objects)
-        yield open_store(str(self.place))
+        self.write(objects)
+        yield open_store(str(self.folder))
 
 
-class TestHttp(StoreTests):
+class TestHttp(FolderTests):
     is_writable = False
 
-    @pytest.fixture(autouse=True)
-    def folder(self, tmp_path: Path) -> None:
-        self.place = tmp_path / "place"
-
     @contextmanager
     def open_place(self, objects: Mapping[str, bytes]) -> Iterator[Store]:
-        write_objects(self.place, objects)
-        with FaultServer(self.place) as server:
+        self.write(objects)
+        with FaultServer(self.folder) as server:
             yield open_store(server.url)
 
 

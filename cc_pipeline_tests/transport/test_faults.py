@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,6 +18,8 @@ from cc_pipeline.transport.faults import (
     Verified,
     handling_of,
     is_changed_etag,
+    judge_head,
+    judge_part_of_whole,
     judge_range,
     judge_status,
     judge_whole,
@@ -38,12 +39,14 @@ def kind(status: int, headers: dict[str, str], body: bytes, span: Span = SPAN, e
     return found.kind
 
 
+def test_a_range_may_end_with_its_object_where_that_is_enough() -> None:
+    end = Answer(206, {"content-range": "bytes 100-119/120"}, bytes(20))
+    assert judge_range(SPAN, end, may_be_short=True) == Verified(100, 120, None)
+    assert kind(206, {"content-range": "bytes 100-119/120"}, bytes(20)) is FaultKind.RANGE_NOT_SATISFIABLE
+
+
 def test_the_range_asked_for_is_verified() -> None:
     assert judge_range(SPAN, Answer(206, GOOD, BODY), '"a-15"') == Verified(100, 1000, '"a-15"')
-    assert judge_range(SPAN, Answer(206, GOOD, BODY), 'W/"a-15"') == Verified(100, 1000, '"a-15"')
-
-
-def test_a_real_answer_is_verified() -> None:
     # the headers of a real answer of Common Crawl's host, which has no Accept-Ranges
     headers = {
         "content-range": "bytes 34323482-34324700/952861306",
@@ -105,6 +108,8 @@ def test_weak_and_strong_etags_are_equal_and_none_shows_nothing() -> None:
         (401, {}, b"", FaultKind.UNAUTHORIZED),
         (403, {}, error_xml("SignatureDoesNotMatch"), FaultKind.UNAUTHORIZED),
         (400, {}, error_xml("ExpiredToken"), FaultKind.UNAUTHORIZED),
+        (400, {}, error_xml("ThrottlingException"), FaultKind.THROTTLED),
+        (200, {}, b"<html>sign in", FaultKind.LOGIN_PAGE),
         (403, {}, error_xml("SlowDown"), FaultKind.THROTTLED),
         (404, {}, error_xml("NoSuchKey"), FaultKind.NOT_FOUND),
         (410, {}, b"", FaultKind.NOT_FOUND),
@@ -122,8 +127,8 @@ def test_weak_and_strong_etags_are_equal_and_none_shows_nothing() -> None:
         (206, {"content-range": "bytes 101-150/*"}, BODY, FaultKind.WRONG_RANGE),
         (206, {"content-range": "bytes 100-149/*"}, bytes(49), FaultKind.SHORT_BODY),
         (206, {"content-range": "bytes 149-100/1000"}, BODY, FaultKind.WRONG_RANGE),
+        (206, {"content-range": "bytes 100-99/1000"}, b"", FaultKind.WRONG_RANGE),
         (206, {"content-range": "bytes 100-149/120"}, BODY, FaultKind.WRONG_RANGE),
-        (206, {"content-range": "bytes 100-119/120"}, bytes(20), FaultKind.RANGE_NOT_SATISFIABLE),
         (206, GOOD, bytes(49), FaultKind.SHORT_BODY),
         (206, GOOD, bytes(51), FaultKind.LONG_BODY),
         (206, GOOD, b"", FaultKind.EMPTY_BODY),
@@ -163,38 +168,87 @@ def test_whole_objects() -> None:
         assert found.kind is expected
 
 
+def test_a_range_is_taken_out_of_the_object_that_was_asked_for() -> None:
+    headers = {"content-length": "1000", "etag": '"e"'}
+
+    def judge(status: int = 200, headers: dict[str, str] = headers, body: bytes = BODY, **known: Any) -> object:
+        expected = {"etag": None, "total": None} | known
+        found = judge_part_of_whole(Answer(status, headers, body), 100, 50, **expected)
+        return found.kind if isinstance(found, Finding) else found
+
+    assert judge() == judge(etag='W/"e"', total=1000) == Verified(100, 1000, '"e"')
+    assert judge(headers={}) == Verified(100, None, None)
+    assert judge(headers={}, total=150) == Verified(100, 150, None)
+    assert judge(headers={}, total=149) is FaultKind.RANGE_NOT_SATISFIABLE
+    assert judge(headers={"content-length": "149"}) is FaultKind.RANGE_NOT_SATISFIABLE
+    assert judge(total=999) is judge(etag='"f"') is FaultKind.CHANGED_OBJECT
+    assert judge(status=404) is FaultKind.NOT_FOUND
+    assert judge(body=bytes(49)) is FaultKind.SHORT_BODY
+    assert judge(body=error_xml("SlowDown")) is FaultKind.ERROR_DOCUMENT
+
+
+def test_a_head_says_that_there_is_an_object() -> None:
+    assert judge_head(Answer(200, {"etag": '"e"'}, b"")) == Verified(0, 0, '"e"')
+    missing = judge_head(Answer(404, {}, b""))
+    assert isinstance(missing, Finding) and missing.kind is FaultKind.NOT_FOUND
+
+
 @pytest.mark.parametrize(
-    ("stated", "seconds"),
-    [("5", 5.0), ("0", 0.0), ("99999999", 3600.0), ("soon", None), ("-1", None), ("Wed, 21 Oct", None), ("٣", 3.0)],
-)
-def test_retry_after(stated: str, seconds: float | None) -> None:
-    assert retry_after({"retry-after": stated}) == seconds
-
-
-NOON = {"date": "Wed, 21 Oct 2026 12:00:00 GMT"}
-
-
-@pytest.mark.parametrize(
-    ("stated", "seconds"),
+    ("status", "headers", "body", "is_refusal"),
     [
-        ("Wed, 21 Oct 2026 12:00:30 GMT", 30.0),
-        ("Wednesday, 21-Oct-26 12:00:30 GMT", 30.0),
-        ("Wed Oct 21 12:00:30 2026", 30.0),
-        ("Wed, 21 Oct 2026 11:00:00 GMT", 0.0),
-        ("Fri, 21 Oct 2999 12:00:00 GMT", 3600.0),
-        ("Wed, 99 Oct 2026 12:00:00 GMT", None),
-        ("Wed, 21 Oct 99999999 12:00:00 GMT", None),
-        ("Wed, 21 Oct 2026 12:00:30 GMT" + " " * 100 + "x", None),
+        (429, {}, b"", True),
+        (403, {}, b"", True),
+        (502, {}, b"", True),
+        (504, {}, b"", True),
+        (500, {}, b"", False),
+        (500, {"retry-after": "2"}, b"", True),
+        (404, {}, b"", False),
+        (401, {}, b"", False),
+        (200, {}, error_xml("SlowDown"), True),
+        (200, {}, error_xml("ServiceUnavailable"), True),
+        (200, {}, error_xml("NoSuchKey"), False),
+        (200, {}, b"<!DOCTYPE html>sign in", False),
     ],
 )
-def test_retry_after_as_a_date(stated: str, seconds: float | None) -> None:
-    assert retry_after({**NOON, "retry-after": stated}) == seconds
+def test_refusals_may_be_those_of_the_host(status: int, headers: dict[str, str], body: bytes, is_refusal: bool) -> None:
+    found = judge_range(SPAN, Answer(status, headers, body))
+    assert isinstance(found, Finding)
+    assert (found.is_refusal, found.final, found.retry_after) == (is_refusal, False, 2.0 if headers else None)
 
 
-def test_retry_after_as_a_date_by_our_clock() -> None:
-    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True)
-    assert 90 < (retry_after({"retry-after": soon}) or 0) <= 100
-    assert 90 < (retry_after({"retry-after": soon, "date": "yesterday"}) or 0) <= 100
+NOON = "Wed, 21 Oct 2026 12:00:00 GMT"
+#: A header ``Retry-After``, the date of the answer, and the seconds.
+WAITS = [
+    ("5", NOON, 5.0),
+    ("0", NOON, 0.0),
+    ("99999999", NOON, 3600.0),
+    ("9" * 10, NOON, None),
+    ("soon", NOON, None),
+    ("-1", NOON, None),
+    ("٣", NOON, 3.0),
+    ("Wed, 21 Oct 2026 12:00:30 GMT", NOON, 30.0),
+    ("Wednesday, 21-Oct-26 12:00:30 GMT", NOON, 30.0),
+    ("Wed Oct 21 12:00:30 2026", NOON, 30.0),
+    ("Wed, 21 Oct 2026 11:00:00 GMT", NOON, 0.0),
+    ("Wed, 99 Oct 2026 12:00:00 GMT", NOON, None),
+    ("Wed, 21 Oct 99999999 12:00:00 GMT", NOON, None),
+    ("Wed, 21 Oct 2026 12:00:30 GMT" + " " * 100 + "x", NOON, None),
+    # by our clock
+    ("Wed, 21 Oct 2015 12:00:00 GMT", "yesterday", 0.0),
+    ("Fri, 21 Oct 2999 12:00:00 GMT", "", 3600.0),
+]
+
+
+@pytest.mark.parametrize(("stated", "date", "seconds"), WAITS)
+def test_retry_after_is_a_number_or_a_date(stated: str, date: str, seconds: float | None) -> None:
+    assert retry_after({"retry-after": stated, "date": date}) == seconds
+
+
+def test_a_quota_that_is_used_up_is_waited_for() -> None:
+    assert retry_after({"ratelimit": '"resolvers";r=0;t=55'}) == 55
+    assert retry_after({"ratelimit": '"api"; r=0; t=7'}) == 7
+    assert retry_after({"ratelimit": '"api";r=12;t=55'}) is None
+    assert retry_after({"ratelimit": '"api";r=0;t=55', "retry-after": "3"}) == 3
 
 
 @given(

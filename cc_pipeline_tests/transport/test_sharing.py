@@ -5,13 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Condition, Thread
-from types import SimpleNamespace
+from threading import Event
 from typing import Any
 
 import pytest
@@ -20,7 +16,7 @@ from cc_pipeline.errors import EnvironmentFault, SourceRefuses
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.host_file import HostFile, read_hosts, reset_host
 from cc_pipeline.transport.limits import SourceLimits
-from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
+from cc_pipeline.transport.ranges import ByteRange, RetryPolicy
 from cc_pipeline.transport.slots import Slots
 from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FaultServer, Rule
@@ -62,7 +58,7 @@ def test_a_slot_is_of_one_process_until_it_gives_it_back(tmp_path: Path) -> None
 def _hold(folder: Path, ready: Any) -> None:
     Slots(folder, 1).take()
     ready.set()
-    time.sleep(600)
+    signal.pause()
 
 
 @pytest.mark.process
@@ -79,78 +75,29 @@ def test_a_killed_process_frees_its_slots(tmp_path: Path) -> None:
     slots.close()
 
 
-def _read(url: str, path: Path, count: int, ready: Any) -> None:
-    with Transport(url, options(path)) as transport:
-        ready.set()
-        came = list(transport.read_many(ByteRange("f1", number, 1) for number in range(count)))
-    assert all(isinstance(outcome, RangeBytes) for outcome in came)
+def test_a_request_waits_for_a_slot_and_an_idle_process_has_none(
+    bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, refused, take = tmp_path / "budget.sqlite", Event(), Slots.take
 
+    def noted(slots: Slots) -> int | None:
+        slot = take(slots)
+        if slot is None:
+            refused.set()
+        return slot
 
-@contextmanager
-def holding(bucket: Path) -> Iterator[tuple[str, Any]]:
-    """A server that holds each answer back until it is told to go on; yields its address and the state."""
-    state = SimpleNamespace(changed=Condition(), in_flight=0, peak=0, seen=0, released=0)
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            first, last = (int(bound) for bound in self.headers["Range"].removeprefix("bytes=").split("-"))
-            with state.changed:
-                state.in_flight += 1
-                state.peak, state.seen = max(state.peak, state.in_flight), state.seen + 1
-                number = state.seen
-                state.changed.notify_all()
-                assert state.changed.wait_for(lambda: state.released >= number, 120)
-                state.in_flight -= 1
-            self.send_response(206)
-            self.send_header("Content-Range", f"bytes {first}-{last}/1000")
-            self.send_header("Content-Length", str(last - first + 1))
-            self.end_headers()
-            self.wfile.write(bytes(last - first + 1))
-
-        def log_message(self, *_: object) -> None:
-            """Nothing on the terminal."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/", state
-        server.shutdown()
-
-
-@pytest.mark.process
-def test_three_processes_have_four_requests_in_flight_however_long_answers_take(bucket: Path, tmp_path: Path) -> None:
-    path = tmp_path / "budget.sqlite"
-    with holding(bucket) as (url, state):
-        ready = [SPAWN.Event() for _ in range(3)]
-        readers = [SPAWN.Process(target=_read, args=(url, path, 6, event)) for event in ready]
-        for reader in readers:
-            reader.start()
-        assert all(event.wait(60) for event in ready)
-        for count in range(4, 3 * 6 + 1):
-            with state.changed:
-                assert state.changed.wait_for(lambda count=count: state.seen >= count, 60)
-                assert state.in_flight <= 4
-                state.released += 1
-                state.changed.notify_all()
-        with state.changed:
-            state.released += 4
-            state.changed.notify_all()
-        for reader in readers:
-            reader.join(60)
-            assert reader.exitcode == 0
-        assert (state.seen, state.peak) == (18, 4)
-
-
-def test_a_second_process_does_not_wait_for_a_share_that_nobody_uses(bucket: Path, tmp_path: Path) -> None:
-    path = tmp_path / "budget.sqlite"
-    with FaultServer(bucket) as server, Transport(server.url, options(path)) as one:
-        one.read("f1", 0, 1)
-        with Transport(server.url, options(path, concurrency=4)) as other:
-            slots = Slots(path.with_suffix(".slots") / other.host, 4)
-            assert [slots.take() for _ in range(4)] == [0, 1, 2, 3], "an idle process has none"
-            slots.close()
-            assert other.read("f1", 0, 1).attempts == 1
+    monkeypatch.setattr(Slots, "take", noted)
+    with FaultServer(bucket) as server, Transport(server.url, options(path)) as transport:
+        transport.read("f1", 0, 1)
+        slots = Slots(path.with_suffix(".slots") / transport.host, 4)
+        assert [slots.take() for _ in range(4)] == [0, 1, 2, 3], "an idle process has none"
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(transport.read, "f1", 0, 1)
+            assert refused.wait(60)
+            assert len(server.hits) == 1
+            slots.give_back(3)
+            assert waiting.result().attempts == 1
+        slots.close()
 
 
 def test_another_process_waits_too_until_a_person_resets_the_host(bucket: Path, tmp_path: Path) -> None:

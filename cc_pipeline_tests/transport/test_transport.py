@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import random
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,12 +16,12 @@ from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Timeouts
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
-from cc_pipeline.transport.rate_limiter import RateLimiter
 from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 
 QUICK = RetryPolicy(attempts=4, base=0.001, longest=0.005)
-SHORT = Timeouts(connect=5, silence=1, window=1.5, slowest=100_000)
+TWICE = RetryPolicy(attempts=2, base=0.001, longest=0.005)
+SHORT = Timeouts(connect=5, silence=0.5, window=0.8, slowest=100_000)
 DATA = bytes(range(256)) * 40
 
 
@@ -30,14 +30,7 @@ def folder(tmp_path: Path) -> Path:
     for number in range(20):
         (tmp_path / f"f{number}.bin").write_bytes(DATA)
     (tmp_path / "empty").write_bytes(b"")
-    (tmp_path / "odd dir").mkdir()
-    (tmp_path / "odd dir" / "a=b,c%41+ü.bin").write_bytes(b"odd name")
     return tmp_path
-
-
-def waits_for(kind: str) -> dict[str, object]:
-    """Short patience only where the fault is a silence: a busy machine is not one."""
-    return {"timeouts": SHORT} if kind in ("stall", "drip") else {}
 
 
 def open_transport(url: str, **options: object) -> Transport:
@@ -53,14 +46,8 @@ def test_reads_are_the_same_wherever_the_object_lies(folder: Path, kind: str) ->
         suffix = transport.read_suffix("f1.bin", 10)
         assert (suffix.data, suffix.offset, suffix.total) == (DATA[-10:], len(DATA) - 10, len(DATA))
         assert transport.read_suffix("f1.bin", 1 << 20).data == DATA
-        assert transport.read_all("f2.bin").data == DATA
         assert transport.read_all("empty").data == b""
-        assert transport.read("odd dir/a=b,c%41+ü.bin", 0, 3).data == b"odd"
-        assert transport.exists("f1.bin")
-        assert not transport.exists("nothing")
-        info = transport.head("f1.bin")
-        assert info is not None
-        assert info.size == len(DATA)
+        assert (transport.exists("f1.bin"), transport.exists("nothing")) == (True, False)
         assert transport.read("f1.bin", 0, 4, etag=got.etag).data == DATA[:4]
         broken: Callable[[], object]
         for broken, expected in (
@@ -78,26 +65,14 @@ def test_reads_are_the_same_wherever_the_object_lies(folder: Path, kind: str) ->
             assert isinstance(raised.value, DataFault)
 
 
-TRANSIENT = ("429", "500", "503", "reset", "cut", "stall", "short", "long", "empty", "xml_200", "wrong_range")
-
-
-@pytest.mark.parametrize("kind", [*TRANSIENT, "no_range", "whole_object"])
-def test_a_transient_fault_is_got_over(folder: Path, kind: str) -> None:
-    rules = [Rule(kind, retry_after=0)]
-    with FaultServer(folder, rules=rules) as server, open_transport(server.url, **waits_for(kind)) as transport:
-        got = transport.read("f1.bin", 300, 20)
-        assert (got.data, got.attempts) == (DATA[300:320], 2)
-        assert [hit.fault for hit in server.hits] == [kind, None]
-
-
 PERSISTENT = {
     "500": (FaultKind.SERVER_ERROR, 4),
     "404": (FaultKind.NOT_FOUND, 1),
     "416": (FaultKind.RANGE_NOT_SATISFIABLE, 1),
     "reset": (FaultKind.CONNECTION_RESET, 4),
     "cut": (FaultKind.SHORT_BODY, 4),
-    "stall": (FaultKind.TIMEOUT, 4),
-    "drip": (FaultKind.TIMEOUT, 4),
+    "stall": (FaultKind.TIMEOUT, 2),
+    "drip": (FaultKind.TIMEOUT, 2),
     "short": (FaultKind.SHORT_BODY, 4),
     "long": (FaultKind.LONG_BODY, 2),
     "empty": (FaultKind.EMPTY_BODY, 4),
@@ -111,7 +86,9 @@ PERSISTENT = {
 def test_a_persistent_fault_is_named(folder: Path, kind: str) -> None:
     expected, attempts = PERSISTENT[kind]
     rule = Rule(kind, times=None, retry_after=0, bytes_per_second=100)
-    with FaultServer(folder, rules=[rule]) as server, open_transport(server.url, **waits_for(kind)) as transport:
+    # short timeouts only where the fault is a silence: a busy machine is not one
+    options: dict[str, object] = {"timeouts": SHORT, "retry": TWICE} if kind in ("stall", "drip") else {}
+    with FaultServer(folder, rules=[rule]) as server, open_transport(server.url, **options) as transport:
         with pytest.raises(RangeFault) as raised:
             transport.read("f1.bin", 300, 200)
         # a reset may also show as a body cut short
@@ -160,23 +137,6 @@ def test_requests_are_drawn_no_further_ahead_than_allowed(folder: Path, kind: st
     assert taken == 300
 
 
-def test_memory_is_bounded_by_bytes_too(folder: Path) -> None:
-    drawn: list[int] = []
-
-    def requests() -> Iterator[ByteRange]:
-        for number in range(50):
-            drawn.append(number)
-            yield ByteRange("f1.bin", 0, 5000)
-
-    with (
-        FaultServer(folder) as server,
-        Transport(server.url, SourceOptions(retry=QUICK), memory_bound=20_000) as transport,
-    ):
-        for taken, outcome in enumerate(transport.read_many(requests(), concurrency=64), 1):
-            assert isinstance(outcome, RangeBytes)
-            assert len(drawn) <= taken + 6
-
-
 def test_leaving_early_cancels_what_is_under_way(folder: Path) -> None:
     with FaultServer(folder, latency=0.02) as server, open_transport(server.url) as transport:
         stream = transport.read_many(ByteRange("f1.bin", n, 5) for n in range(1000))
@@ -184,13 +144,6 @@ def test_leaving_early_cancels_what_is_under_way(folder: Path) -> None:
         stream.close()
         assert transport.read("f1.bin", 0, 5).data == DATA[:5]
         assert len(server.hits) < 400
-
-
-def test_a_stream_that_outlives_its_transport_ends_quietly(folder: Path) -> None:
-    with FaultServer(folder, latency=0.02) as server, open_transport(server.url) as transport:
-        stream = transport.read_many(ByteRange("f1.bin", n, 5) for n in range(1000))
-        assert isinstance(next(iter(stream)), RangeBytes)
-    stream.close()
 
 
 def test_what_the_callers_requests_raise_reaches_the_caller(folder: Path) -> None:
@@ -207,20 +160,10 @@ def test_what_the_callers_requests_raise_reaches_the_caller(folder: Path) -> Non
 
 
 def test_threads_share_a_transport(folder: Path) -> None:
-    with FaultServer(folder) as server, open_transport(server.url) as transport:
-        results: list[bytes] = []
-
-        def work(number: int) -> None:
-            for outcome in transport.read_many(ByteRange(f"f{number}.bin", n, 8) for n in range(50)):
-                assert isinstance(outcome, RangeBytes)
-                results.append(outcome.data)
-
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(results) == 200
+    with FaultServer(folder) as server, open_transport(server.url) as transport, ThreadPoolExecutor(4) as pool:
+        streams = [(ByteRange(f"f{number}.bin", n, 8) for n in range(50)) for number in range(4)]
+        for outcomes in pool.map(list, map(transport.read_many, streams)):
+            assert [isinstance(outcome, RangeBytes) for outcome in outcomes] == [True] * 50
         assert transport.stats.requests == 200
 
 
@@ -251,40 +194,18 @@ def test_a_forked_process_is_told_instead_of_waiting_for_ever(folder: Path) -> N
         child.join()
 
 
-def test_closing_ends_the_thread_even_if_the_budget_cannot_be_given_back(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def full_disk(_: RateLimiter) -> None:
-        raise EnvironmentFault("the budget cannot be written", "free some space")
-
-    with FaultServer(folder) as server:
-        transport = open_transport(server.url)
-        transport.read("f1.bin", 0, 1)
-        assert transport._thread.started
-        with monkeypatch.context() as patch:
-            patch.setattr(RateLimiter, "close", full_disk)
-            with pytest.raises(EnvironmentFault, match="cannot be written"):
-                transport.close()
-        assert not transport._thread.started
-
-
-@pytest.mark.parametrize(("offset", "length"), [(0, 10), (5_000, 300), (9_990, 10)])
-def test_a_range_is_taken_out_of_a_whole_object_within_its_bound(tmp_path: Path, offset: int, length: int) -> None:
+def test_a_range_is_taken_out_of_a_whole_object_within_its_bound(tmp_path: Path) -> None:
     content = random.Random(1).randbytes(10_000)
     (tmp_path / "shard.gz").write_bytes(content)
-    asked = ByteRange("shard.gz", offset, length, max_object_bytes=10_000)
+    asked = ByteRange("shard.gz", 5_000, 300, max_object_bytes=10_000)
     with (
         FaultServer(tmp_path, rules=[Rule("whole_object", times=None)]) as server,
-        Transport(server.url, SourceOptions(retry=RetryPolicy(base=0.001, longest=0.005))) as transport,
+        Transport(server.url, SourceOptions(retry=TWICE)) as transport,
     ):
         [got] = transport.read_many([asked])
         assert isinstance(got, RangeBytes)
-        assert (got.data, got.offset, got.total) == (content[offset : offset + length], offset, 10_000)
+        assert (got.data, got.offset, got.total) == (content[5_000:5_300], 5_000, 10_000)
         refused = 2 * (ERROR_BODY_BYTES + 1)
-        assert transport.stats.bytes <= refused + offset + length, "the rest is not taken"
-        # the bound, the expected ETag and the size hold
-        for other in ({"max_object_bytes": offset + length - 1}, {"total": 9_999}, {"etag": '"another"'}):
-            [fault] = transport.read_many([replace(asked, **other)])
-            assert isinstance(fault, RangeFault)
-            kinds = (FaultKind.WHOLE_OBJECT, FaultKind.CHANGED_OBJECT)
-            assert fault.kind is kinds["max_object_bytes" not in other]
+        assert transport.stats.bytes <= refused + 5_300, "the rest is not taken"
+        [fault] = transport.read_many([replace(asked, max_object_bytes=5_299)])
+        assert isinstance(fault, RangeFault) and fault.kind is FaultKind.WHOLE_OBJECT

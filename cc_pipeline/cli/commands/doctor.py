@@ -104,7 +104,7 @@ def doctor(
 
       cc-pipeline doctor --checks
     """
-    from cc_pipeline.checks.doctor import budget_findings, examine
+    from cc_pipeline.checks.doctor import examine
     from cc_pipeline.defs.engines import find_engine
     from cc_pipeline.transport.host_file import reset_host
 
@@ -143,8 +143,7 @@ def doctor(
         # it fetches and parses
         engine.check_ready(settings)
     record_findings = verify_and_repair(settings, verify=verify, everything=everything, repair=repair)
-    findings = [*examine(settings), *find_purged_rows(settings), *record_findings]
-    _print_findings([*findings, *engine.examine(settings), *budget_findings(settings)], details=details)
+    _print_findings([*examine(settings), *record_findings, *engine.examine(settings)], details=details)
 
 
 def _print_findings(findings: Iterable[Finding], *, details: bool) -> None:
@@ -327,25 +326,6 @@ def _mend_tables(workspace: Workspace) -> tuple[list[Finding], bool]:
         text = f"{damaged.text}; it was moved to the folder {KEPT_FOLDER} of the table"
         findings.append(Finding("ok", "repaired", text, advice))
     return findings, not any(find_damaged_files(lake, table) for table in lake.specs)
-
-
-def find_purged_rows(settings: Settings) -> list[Finding]:
-    """The finding on rows of purged targets that are stored until maintenance drops them. Empty if there are none, or
-    if the tables cannot be read, which others find."""
-    from cc_pipeline.checks.finding import Finding
-    from cc_pipeline.errors import CcPipelineError
-    from cc_pipeline.maintenance.leftovers import count_purged_rows
-    from cc_pipeline.workspace.claim import is_home_of
-    from cc_pipeline.workspace.workspace import open_lake
-
-    counts: dict[str, int] = {}
-    with suppress(CcPipelineError):
-        counts = count_purged_rows(open_lake(settings)) if is_home_of(settings) else {}
-    if not counts:
-        return []
-    tables = ", ".join(f"{count:,} in {table}" for table, count in sorted(counts.items()))
-    text = f"rows of purged targets are hidden, and not deleted yet: {tables}"
-    return [Finding("note", "purges", text, "Delete them: cc-pipeline automation clean")]
 
 
 def _launch(workspace: Workspace, title: str, start: Callable[[StageRunner], object]) -> None:

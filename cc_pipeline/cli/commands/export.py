@@ -35,9 +35,21 @@ def export(
         list[str] | None, typer.Option("--table", "-t", help="A published table; may be repeated.")
     ] = None,
     query: Annotated[str | None, typer.Option("--query", "-q", help="One query, as in sql.")] = None,
-    folder: Annotated[
-        Path | None, typer.Option("--folder", help="A folder of Parquet files from an earlier export.")
-    ] = None,
+    columns: Annotated[
+        str, typer.Option("--columns", help="Comma-separated columns of the table or query (default: all).")
+    ] = "",
+    where: Annotated[
+        str, typer.Option("--where", metavar="CONDITION", help="Only rows that meet this condition in SQL.")
+    ] = "",
+    limit: Annotated[int, typer.Option("--limit", min=0, help="At most this many rows; 0 for all.")] = 0,
+    new: Annotated[
+        bool,
+        typer.Option(
+            "--new",
+            help="Only rows committed since the export of the same file, which its provenance.json describes: those of "
+            "each crawl and target that is new or changed. They replace the file: move the earlier rows away first.",
+        ),
+    ] = False,
     allow_missing: Annotated[
         bool,
         typer.Option("--allow-missing", help="End with status 0 even if a file of records lacks planned captures."),
@@ -52,6 +64,8 @@ def export(
     indexes, selection, counts). The same is written as JSON, the outcome of each target as CSV, and a Croissant
     document of tables. An existing file is replaced, an existing folder only if an export wrote it.
 
+    The table page_html has the decoded markup of each page. It is read from the stored records when it is exported.
+
     FORMATS
 
     [bold]Examples[/]
@@ -59,6 +73,10 @@ def export(
       cc-pipeline export example.com --out example.duckdb
 
       cc-pipeline export example.com --table page_text --out pages.parquet
+
+      cc-pipeline export example.com --table page_html --out html.parquet
+
+      cc-pipeline export -t page_text --columns url,title --where "quality.words > 99" --out t.csv
 
       cc-pipeline export --query "SELECT url, title FROM page_text" --out some.csv
 
@@ -73,7 +91,10 @@ def export(
             format=output,
             tables=table or (),
             query=query,
-            folder=folder,
+            columns=[name.strip() for name in columns.split(",") if name.strip()],
+            where=where,
+            limit=limit,
+            new=new,
             allow_missing=allow_missing,
             guard_formulas=guard_formulas,
             attribution=Attribution(creator, url),

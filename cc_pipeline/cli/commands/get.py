@@ -88,7 +88,7 @@ def get(
         raise UserInputError(f"a terminal cannot show --format {form}; add --out FILE, or pipe the output to a program")
     target, wanted_time = _page_target(url), None if date is None else period(date)
     settings = load_settings_without_home(**overrides)
-    start_parser(form, settings.extractor)
+    start_parser(form)
     with open_workspace(settings) as workspace:
         crawl_ids = find_named_crawls(workspace, crawl)
         try:
@@ -105,7 +105,7 @@ def get(
         if (crawl_ids is not None or not nearest.stored) and workspace.crawl_list.note is not None:
             notice(workspace.crawl_list.note)
         requests, size = workspace.transport.stats.requests, workspace.transport.stats.bytes
-        data, note = render_capture(nearest, form, settings.extractor)
+        data, note = render_capture(nearest, form)
         if out is None:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()

@@ -35,7 +35,7 @@ def settings(
 
       cc-pipeline settings
 
-      cc-pipeline settings extractor=quality
+      cc-pipeline settings markdown=yes
 
       cc-pipeline settings source=s3://commoncrawl
     """
@@ -80,9 +80,9 @@ def _find_origin(name: str, home_choices: Container[str], *, is_home: bool, has_
 def _parse_choice(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise UserInputError(f"{text!r} has no value; write NAME=VALUE, as in extractor=quality")
+        raise UserInputError(f"{text!r} has no value; write NAME=VALUE, as in markdown=yes")
     if not value:
-        raise UserInputError(f"the value of {name} is empty; write NAME=VALUE, as in extractor=quality")
+        raise UserInputError(f"the value of {name} is empty; write NAME=VALUE, as in markdown=yes")
     return name.strip().lower().removeprefix(PREFIX.lower()), value.strip()
 
 

@@ -98,7 +98,6 @@ def define(namespace: HomeNamespace) -> list[dg.AssetsDefinition]:
     shared: dict[str, Any] = {
         "key_prefix": namespace.prefix or None,
         "group_name": namespace.group_of("catalog"),
-        "owners": namespace.owners,
         "required_resource_keys": {namespace.resource},
         "code_version": "1",
     }
@@ -128,8 +127,8 @@ def define(namespace: HomeNamespace) -> list[dg.AssetsDefinition]:
 
     def harvest(context: dg.AssetExecutionContext, asset: str, make: Callable[[Workspace, str], Metadata]) -> _Step:
         workspace = namespace.workspace(context)
-        crawl, *others = read_run_keys(context)
-        if others:
+        crawl, *other_crawls = read_run_keys(context)
+        if other_crawls:
             raise UserInputError("a run harvests one crawl\nLaunch a backfill: it has a run for each crawl")
         with logged_progress(context.log):
             metadata = make(workspace, crawl)
@@ -200,7 +199,6 @@ def define_on_request(namespace: HomeNamespace) -> tuple[list[dg.AssetSpec], lis
             description=f"{description}\n\nNo selection includes it: launch the job {namespace.qualify(job)}.",
             kinds=kinds,
             group_name=namespace.group_of("catalog"),
-            owners=namespace.owners,
             code_version="1",
             partitions_def=namespace.crawl,
             tags={"asked": "on-request"},

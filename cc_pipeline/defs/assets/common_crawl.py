@@ -56,7 +56,6 @@ def define(namespace: HomeNamespace) -> list[dg.AssetSpec]:
             namespace.key("commoncrawl", name),
             description=description,
             group_name=namespace.group_of("commoncrawl"),
-            owners=namespace.owners,
             kinds=kinds,
             deps=[namespace.key("commoncrawl", dep) for dep in deps],
             tags={"source": "commoncrawl", "era": era},

@@ -17,7 +17,6 @@ from cc_pipeline.defs.lineage import (
     CLUSTER_INDEX,
     COLUMNAR_INDEX,
     URL_INDEX_2012,
-    event_metadata,
     table_metadata,
 )
 from cc_pipeline.defs.lineage import COLUMNS as LINEAGE
@@ -98,7 +97,6 @@ def define(namespace: HomeNamespace) -> list[dg.AssetsDefinition]:
                 namespace.key(table),
                 description=_DESCRIPTIONS[table],
                 group_name=namespace.group_of("content" if table in PAGE_COLUMNS else "extraction"),
-                owners=namespace.owners,
                 kinds={"deltalake", *(["warc"] if table == "records" else [])},
                 deps=namespace.keys(key.path for key in _DEPS.get(table, [dg.AssetKey("records")])),
                 code_version=PARSER_VERSION if table in PAGE_COLUMNS else "1",
@@ -166,8 +164,6 @@ def _describe(workspace: Workspace, log: PartitionLog, result: PartitionResult, 
         log.log.info(group_costs(report, table))
     if settings.engine != LOCAL and table != "captures":
         metadata["engine"] = dg.MetadataValue.text(find_engine(settings.engine).describe(settings))
-    if settings.column_events and not any(table in described for described in log.described.values()):
-        metadata |= event_metadata(table, COLUMNS[table], log.namespace)
     version = report.per_target[result.slug].get(f"version:{table}")
     return metadata, None if version is None else str(version)
 
@@ -211,9 +207,9 @@ def listed_job(namespace: HomeNamespace) -> dg.JobDefinition:
             if table not in TABLES:
                 raise UserInputError(describe_unknown_name("table", table, TABLES))
         tables = [table for table in TABLES if table in config.tables or not config.tables]
-        known = leave_out_unknown(context.instance, namespace, log, listed_keys(config.partitions))
+        registered_keys = leave_out_unknown(context.instance, namespace, log, listed_keys(config.partitions))
         with logged_progress(context.log):
-            yield from extract_partitions(context, namespace, log, known, tables)
+            yield from extract_partitions(context, namespace, log, registered_keys, tables)
         yield from evaluate_partitions(namespace, workspace, context.log, checks_of(tables), log.made_keys, log.reasons)
         log.raise_failures()
 
@@ -234,15 +230,15 @@ def leave_out_unknown(
     if not keys:
         raise UserInputError('the run names no partition\nName some: {"CC-MAIN-2024-22": ["example.com"]}')
     crawls, targets = {*namespace.crawl_keys(instance)}, {*namespace.target_keys(instance)}
-    known = []
+    registered_keys = []
     for key in keys:
         crawl, target = split_key(key)
         if crawl in crawls and target in targets:
-            known.append(key)
+            registered_keys.append(key)
         elif crawl not in crawls:
             log.record_failure(key, UserInputError(f"{crawl!r} is no partition\nTo list crawls: {advise('crawls')}"))
         else:
-            log.record_failure(
-                key, UserInputError(f"{target!r} is no partition\nAdd it: {advise('targets add', target)}")
-            )
-    return known
+            sensor = namespace.qualify("watch_list")
+            advice = f"Add it in the dialog of an asset, or watch it: the sensor {sensor} adds watched targets"
+            log.record_failure(key, UserInputError(f"{target!r} is no partition\n{advice}"))
+    return registered_keys

@@ -49,7 +49,6 @@ def define(namespace: HomeNamespace) -> list[dg.AssetsDefinition]:
                 namespace.key(asset),
                 description=description,
                 group_name=namespace.group_of("sources"),
-                owners=namespace.owners,
                 kinds={"deltalake"},
                 deps=[namespace.key(*WHOLE_FILES.path)],
                 code_version=PARSER_VERSION,

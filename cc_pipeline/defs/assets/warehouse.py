@@ -19,7 +19,6 @@ def define(namespace: HomeNamespace, published: Iterable[dg.AssetKey]) -> list[d
     @dg.asset(
         key_prefix=namespace.prefix or None,
         group_name=namespace.group_of("analytics"),
-        owners=namespace.owners,
         kinds={"duckdb"},
         deps=[*published],
         code_version="1",

@@ -1,7 +1,7 @@
-/* The 2012 text_simhash, compiled: the same number as simhash_np.text_simhash.
+/* The 2012 text_simhash, compiled: the same number as simhash_plainly of simhash.py.
  *
  * Runs of four UTF-16 units are kept once each, as 64 bits, in a table with open addressing. A run that is new is
- * fingerprinted (one look-up per byte, see simhash_np.py) and votes. Eight bits vote at once in the octets of a word,
+ * fingerprinted (one look-up per byte) and votes. Eight bits vote at once in the octets of a word,
  * which hold 255 votes before they are emptied into the sums.
  */
 #define PY_SSIZE_T_CLEAN

@@ -1,6 +1,5 @@
 /* One walk over all nodes of a page: its text as a browser shows it, the elements that are read one by one (marks), and the
-   tables of its main content. html/walk_py.py is the same in Python, step by step; tags.py has the tables of tags and words.
-   links() makes rows of marks, as html/links.py does. */
+   tables of its main content. html/walk_py.py is the same in Python, step by step; tags.py has the tables of tags and words. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
@@ -13,9 +12,9 @@ enum { BLOCK = 1, SKIPPED = 2, LEAF = 4, KIND = 8, LINK = 16, STRONG = 32, PRE =
        SCRIPT = 1024, DIALOG = 2048, ROOT = 4096, MAIN = 8192, UNSEEN = 1 << 14, FOREIGN = 1 << 15, INTEGRATION = 1 << 16,
        NOSCRIPT = 1 << 17, LINKED = 1 << 18, META = 1 << 19, FACT = 1 << 20, RAW = 1 << 21, HOST = 1 << 22, BODY = 1 << 23,
        INPUT = 1 << 24, DRAWING = 1 << 25 };
-/* The state of an element, which those inside inherit; the first three are a mark's, and of a link whether its
-   attributes are a fact's too. A part aside is shown, and no content; within a drawing all is, HTML in it too. */
-enum { IS_UNSEEN = 1, IS_FOREIGN = 2, IS_INERT = 4, IS_SHARED = 8, IS_ASIDE = 16, IS_DRAWN = 32 };
+/* The state of an element, which those inside inherit; the first three are a mark's. A part aside is shown, and no
+   content; within a drawing all is, HTML in it too. */
+enum { IS_UNSEEN = 1, IS_FOREIGN = 2, IS_INERT = 4, IS_ASIDE = 8, IS_DRAWN = 16 };
 /* What a character is. */
 enum { COMMA = 1, END = 2, SIGN = 4, DIGIT = 8, UPPER = 16, SPACE = 32, CLOSING = 64 };
 /* Flags of a block. */
@@ -92,10 +91,10 @@ typedef struct {
     int32_t kept_chars, kept_linked, kept_strong, last_link;
     int open, pending, cut, last_class, with_content, with_ids, depth, deepest;
     uint8_t last;
-    Py_ssize_t links_left, metas_left, facts_left, most_attributes, most_value_chars;
+    Py_ssize_t most_links, links_left, metas_left, facts_left, most_attributes, most_value_chars;
     int32_t facts;
-    int links_cut, metas_cut, facts_cut, references;
-    PyObject *bound, *parse, *inner_root; /* inner_root: that of the last noscript, whose tree it keeps alive */
+    int links_cut, metas_cut, facts_cut, link_texts_cut, references;
+    PyObject *bound, *parse, *link, *inner_root; /* inner_root: that of the last noscript, whose tree it keeps alive */
 } Walk;
 
 static void *row(const Rows *rows, size_t at) { return (char *)rows->data + at * rows->size; }
@@ -814,21 +813,15 @@ static PyObject *made(PyTypeObject *type, PyObject **items, Py_ssize_t count) {
     return result;
 }
 
-/* The marks that are links, as (tag, attributes, start, end, state), or those that are facts. */
-static PyObject *marks_of(const Walk *walk, int links) {
+static PyObject *facts_of(const Walk *walk) {
     PyObject *result = PyList_New(0);
     for (size_t at = 0; result != NULL && at < walk->marks.used; at++) {
         const Mark *mark = row(&walk->marks, at);
-        if (!(links ? mark->is_link : mark->is_fact)) continue;
-        PyObject *tag = PyTuple_GET_ITEM(tags, mark->number), *one;
-        if (links) one = Py_BuildValue("(OOiii)", tag, mark->attributes, mark->start, mark->end, mark->state | (mark->is_fact ? IS_SHARED : 0));
-        else {
-            PyObject *items[] = {Py_NewRef(tag), Py_NewRef(mark->attributes), PyLong_FromLong(mark->start), PyLong_FromLong(mark->end),
-                                 PyLong_FromLong(mark->parent), PyLong_FromLong(mark->state), PyLong_FromUnsignedLong(mark->hints),
-                                 PyLong_FromUnsignedLong(mark->around), Py_NewRef(mark->raw ? mark->raw : empty)};
-            one = made(mark_type, items, sizeof(items) / sizeof(items[0]));
-        }
-        if (append(result, one)) Py_CLEAR(result);
+        if (!mark->is_fact) continue;
+        PyObject *items[] = {Py_NewRef(PyTuple_GET_ITEM(tags, mark->number)), Py_NewRef(mark->attributes), PyLong_FromLong(mark->start),
+                             PyLong_FromLong(mark->end), PyLong_FromLong(mark->parent), PyLong_FromLong(mark->state),
+                             PyLong_FromUnsignedLong(mark->hints), PyLong_FromUnsignedLong(mark->around), Py_NewRef(mark->raw ? mark->raw : empty)};
+        if (append(result, made(mark_type, items, sizeof(items) / sizeof(items[0])))) Py_CLEAR(result);
     }
     return result;
 }
@@ -842,39 +835,10 @@ static PyObject *content_of(const Walk *walk) {
                          (Py_ssize_t)(walk->shadows.used * sizeof(uint64_t)), walk->cut ? Py_True : Py_False);
 }
 
-static PyObject *walked(PyObject *self, PyObject *arguments) {
-    (void)self;
-    unsigned long long root;
-    Walk walk;
-    memset(&walk, 0, sizeof(walk));
-    if (!PyArg_ParseTuple(arguments, "KiinnnnnppOO", &root, &walk.most_chars, &walk.most_elements, &walk.links_left, &walk.metas_left,
-                          &walk.facts_left, &walk.most_attributes, &walk.most_value_chars, &walk.with_content, &walk.with_ids,
-                          &walk.bound, &walk.parse)) return NULL;
-    if (!ready || root == 0) return PyErr_Format(PyExc_ValueError, "the walk needs an element, and set_up() before");
-    Rows *const rows[] = {&walk.elements, &walk.blocks, &walk.frames, &walk.marks, &walk.seams, &walk.shadows, &walk.content, &walk.texts[0].bytes, &walk.texts[1].bytes};
-    const size_t sizes[] = {sizeof(Element), sizeof(Block), sizeof(Frame), sizeof(Mark), sizeof(int32_t), sizeof(uint64_t), 1, 1, 1};
-    for (size_t at = 0; at < sizeof(rows) / sizeof(rows[0]); at++) rows[at]->size = sizes[at];
-    PyObject *result = NULL;
-    if (walk_from(&walk, (Node)(uintptr_t)root) == 0) {
-        result = Py_BuildValue("(NNy#NNNiOOOO)", text_from(&walk.texts[0].bytes), text_from(&walk.texts[1].bytes),
-                               walk.seams.data ? walk.seams.data : "", (Py_ssize_t)(walk.seams.used * sizeof(int32_t)), marks_of(&walk, 1),
-                               marks_of(&walk, 0), content_of(&walk), walk.deepest, walk.references ? Py_True : Py_False, walk.links_cut ? Py_True : Py_False,
-                               walk.metas_cut ? Py_True : Py_False, walk.facts_cut ? Py_True : Py_False);
-    } else if (!PyErr_Occurred()) PyErr_NoMemory();
-    for (size_t at = 0; at < walk.marks.used; at++) {
-        const Mark *mark = row(&walk.marks, at);
-        Py_XDECREF(mark->attributes);
-        Py_XDECREF(mark->raw);
-    }
-    for (size_t at = 0; at < sizeof(rows) / sizeof(rows[0]); at++) PyMem_Free(rows[at]->data);
-    Py_XDECREF(walk.inner_root);
-    return result;
-}
-
-/* What links are made with: a dict of what is known of references, and who says it of others; the page's own root, or None; and a
-   dict of others: by scheme and host as browsers write them what is known of these. */
+/* What links are made with, as in marks.py: a dict of resolved references, and who resolves others; the page's own root, or None;
+   and a dict of the roots of others, by scheme and host as browsers write them. */
 typedef struct {
-    PyObject *made, *places, *place, *own, *roots, *item;
+    PyObject *made, *places, *place, *own, *roots, *split, *item;
 } Linking;
 
 /* The root that a reference lies under, if nothing else has to be known of it: a path without empty or dotted segments, a
@@ -955,50 +919,88 @@ static PyObject *without(PyObject *attributes, PyObject *key, int is_own) {
     return others;
 }
 
-/* links(raw, shown text, unseen text, places, place, own, roots, pictures, item, most, bound, room): links as rows, whether there
-   were more, and whether one had more text than the bound, or all together more than the room. */
-static PyObject *links_of(PyObject *self, PyObject *arguments) {
-    (void)self;
-    Linking linking;
-    PyObject *raw, *texts[2], *split;
-    Py_ssize_t most, bound, room;
-    int failed = 0, more = 0, cut = 0;
-    if (!PyArg_ParseTuple(arguments, "O!UUO!OOO!OOnnn", &PyList_Type, &raw, &texts[0], &texts[1], &PyDict_Type, &linking.places,
-                          &linking.place, &linking.own, &PyDict_Type, &linking.roots, &split, &linking.item, &most, &bound, &room)) return NULL;
-    if ((linking.made = PyList_New(0)) == NULL) return NULL;
-    for (Py_ssize_t at = 0; !failed && !more && at < PyList_GET_SIZE(raw); at++) {
-        PyObject *tag, *attributes;
-        int start, end, state;
-        failed = !PyArg_ParseTuple(PyList_GET_ITEM(raw, at), "UO!iii", &tag, &PyDict_Type, &attributes, &start, &end, &state);
-        PyObject *keys = failed ? NULL : PyDict_GetItem(state & IS_FOREIGN ? svg_link_keys : link_keys, tag);
-        for (Py_ssize_t each = 0; keys && !failed && each < PyTuple_GET_SIZE(keys); each++) {
-            PyObject *key = PyTuple_GET_ITEM(keys, each), *href = PyDict_GetItem(attributes, key);
-            const Py_ssize_t left = most - PyList_GET_SIZE(linking.made);
-            if (href == NULL) continue;
-            if (PySequence_Contains(srcsets, key)) {
-                failed = add_pictures(&linking, tag, key, PyObject_CallFunction(split, "On", href, left));
-                continue;
-            }
-            if (!is_reference(href)) continue;
-            if ((more = left <= 0)) break;
-            const Py_ssize_t length = PyUnicode_CompareWithASCIIString(tag, "a") ? 0 : end - start;
-            /* links can nest by way of other elements, each with the text of all inside it */
-            const Py_ssize_t taken = room < 0 ? 0 : length < bound ? length : bound;
-            const int is_own = !(state & IS_SHARED) && (PyTuple_GET_SIZE(keys) == 1 || PySequence_Contains(srcsets, PyTuple_GET_ITEM(keys, 1)));
-            cut |= taken < length;
-            room -= length;
-            Py_INCREF(href);
-            failed = add_link(&linking, tag, key, href, without(attributes, key, is_own),
-                              PyUnicode_Substring(texts[state & IS_UNSEEN], start, start + taken));
-            Py_DECREF(href);
-            if (state & IS_FOREIGN) break; /* its old name does not count beside the new one */
+/* Adds the links of an element. */
+static int add_links(Walk *walk, const Linking *linking, const Mark *mark, PyObject *const *texts, Py_ssize_t *room) {
+    PyObject *tag = PyTuple_GET_ITEM(tags, mark->number), *keys = keys_of(mark->number, mark->state);
+    const int is_own = !mark->is_fact && (PyTuple_GET_SIZE(keys) == 1 || PySequence_Contains(srcsets, PyTuple_GET_ITEM(keys, 1)));
+    int failed = 0;
+    for (Py_ssize_t each = 0; !failed && each < PyTuple_GET_SIZE(keys); each++) {
+        PyObject *key = PyTuple_GET_ITEM(keys, each), *href = PyDict_GetItem(mark->attributes, key);
+        const Py_ssize_t left = walk->most_links - PyList_GET_SIZE(linking->made);
+        if (href == NULL) continue;
+        if (PySequence_Contains(srcsets, key)) {
+            failed = add_pictures(linking, tag, key, PyObject_CallFunction(linking->split, "On", href, left));
+            continue;
         }
+        if (!is_reference(href)) continue;
+        if ((walk->links_cut |= left <= 0)) break;
+        const Py_ssize_t length = PyUnicode_CompareWithASCIIString(tag, "a") ? 0 : mark->end - mark->start;
+        /* links can nest by way of other elements, each with the text of all inside it */
+        const Py_ssize_t taken = *room < 0 ? 0 : length < walk->most_value_chars ? length : walk->most_value_chars;
+        walk->link_texts_cut |= taken < length;
+        *room -= length;
+        Py_INCREF(href);
+        failed = add_link(linking, tag, key, href, without(mark->attributes, key, is_own),
+                          PyUnicode_Substring(texts[mark->state & IS_UNSEEN], mark->start, mark->start + taken));
+        Py_DECREF(href);
+        if (mark->state & IS_FOREIGN) break; /* its old name does not count beside the new one */
     }
-    if (failed) {
-        Py_DECREF(linking.made);
-        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "pictures are a list");
+    return failed;
+}
+
+/* The marks that are links as rows; facts are what tells of the page's base. */
+static PyObject *links_of(Walk *walk, PyObject *facts, PyObject *const *texts) {
+    Linking linking;
+    PyObject *given = facts ? PyObject_CallOneArg(walk->link, facts) : NULL;
+    Py_ssize_t room = walk->most_chars;
+    if (given == NULL || !PyArg_ParseTuple(given, "O!OOO!OO", &PyDict_Type, &linking.places, &linking.place, &linking.own, &PyDict_Type,
+                                           &linking.roots, &linking.split, &linking.item) || (linking.made = PyList_New(0)) == NULL) {
+        Py_XDECREF(given);
+        return NULL;
     }
-    return Py_BuildValue("(NOO)", linking.made, more ? Py_True : Py_False, cut ? Py_True : Py_False);
+    int failed = 0, full = walk->links_cut;
+    walk->links_cut = 0;
+    for (size_t at = 0; !failed && !walk->links_cut && at < walk->marks.used; at++) {
+        const Mark *mark = row(&walk->marks, at);
+        if (mark->is_link) failed = add_links(walk, &linking, mark, texts, &room);
+    }
+    walk->links_cut |= full;
+    Py_DECREF(given);
+    if (!failed) return linking.made;
+    Py_DECREF(linking.made);
+    return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "pictures are a list");
+}
+
+static PyObject *walked(PyObject *self, PyObject *arguments) {
+    (void)self;
+    unsigned long long root;
+    Walk walk;
+    memset(&walk, 0, sizeof(walk));
+    if (!PyArg_ParseTuple(arguments, "KiinnnnnppOOO", &root, &walk.most_chars, &walk.most_elements, &walk.most_links, &walk.metas_left,
+                          &walk.facts_left, &walk.most_attributes, &walk.most_value_chars, &walk.with_content, &walk.with_ids,
+                          &walk.bound, &walk.parse, &walk.link)) return NULL;
+    if (!ready || root == 0) return PyErr_Format(PyExc_ValueError, "the walk needs an element, and set_up() before");
+    Rows *const rows[] = {&walk.elements, &walk.blocks, &walk.frames, &walk.marks, &walk.seams, &walk.shadows, &walk.content, &walk.texts[0].bytes, &walk.texts[1].bytes};
+    const size_t sizes[] = {sizeof(Element), sizeof(Block), sizeof(Frame), sizeof(Mark), sizeof(int32_t), sizeof(uint64_t), 1, 1, 1};
+    for (size_t at = 0; at < sizeof(rows) / sizeof(rows[0]); at++) rows[at]->size = sizes[at];
+    PyObject *result = NULL;
+    walk.links_left = walk.most_links;
+    if (walk_from(&walk, (Node)(uintptr_t)root) == 0) {
+        PyObject *const texts[] = {text_from(&walk.texts[0].bytes), text_from(&walk.texts[1].bytes)};
+        PyObject *facts = facts_of(&walk), *links = texts[0] && texts[1] ? links_of(&walk, facts, texts) : NULL;
+        result = Py_BuildValue("(NNy#NNNiOOOOO)", texts[0], texts[1], walk.seams.data ? walk.seams.data : "",
+                               (Py_ssize_t)(walk.seams.used * sizeof(int32_t)), links, facts, content_of(&walk), walk.deepest,
+                               walk.references ? Py_True : Py_False, walk.links_cut ? Py_True : Py_False, walk.link_texts_cut ? Py_True : Py_False,
+                               walk.metas_cut ? Py_True : Py_False, walk.facts_cut ? Py_True : Py_False);
+    } else if (!PyErr_Occurred()) PyErr_NoMemory();
+    for (size_t at = 0; at < walk.marks.used; at++) {
+        const Mark *mark = row(&walk.marks, at);
+        Py_XDECREF(mark->attributes);
+        Py_XDECREF(mark->raw);
+    }
+    for (size_t at = 0; at < sizeof(rows) / sizeof(rows[0]); at++) PyMem_Free(rows[at]->data);
+    Py_XDECREF(walk.inner_root);
+    return result;
 }
 
 /* A list of (word, hint, whether it must be the whole word), sorted by word; -1 where it is none. */
@@ -1086,5 +1088,4 @@ static int prepare(void) {
 
 MODULE(_walk, prepare,
     {"set_up", set_up, METH_VARARGS, "Finds Lexbor, and takes the tables of tags and words. Before all else."},
-    {"walked", walked, METH_VARARGS, "Texts, seams, marks, content, depth, and which were cut."},
-    {"links", links_of, METH_VARARGS, "Links as rows, whether there were more, and whether one had too long a text."})
+    {"walked", walked, METH_VARARGS, "Texts, seams, links, facts, content, depth, and which were cut."})

@@ -1,11 +1,11 @@
-"""Selects the blocks of a page that are its content: by their likelihoods, by other extractors if uncertain, and by the
-structure of articles. Lists, tables, code, quotes and captions inside an article stay, unless they are links or named
-as no content."""
+"""Selects the blocks of a page that are its content: by their likelihoods, by another extractor if uncertain, and by
+the structure of articles. Lists, tables, code, quotes and captions inside an article stay, unless they are links or
+named as no content."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -28,8 +28,6 @@ _UNCERTAIN_SHARE = 0.12
 _MAYBE, _SURE = 0.2, 0.8
 #: The weight of another extractor's opinion (ours is 1), chosen by cross-validation.
 _WEIGHT = 2 / 3
-#: Blocks of a greater likelihood are agreed on, and the share of their characters that another extractor must have.
-_AGREED, _NOT_LOST = 0.5, 0.5
 #: Elements that stay inside an article unless they are mostly links, or almost certainly no content.
 _UNITS = mark_tags("ul ol dl table pre blockquote figcaption menu")
 #: Of the element that holds the text, lists and quotes after it stay too, and boxes of facts before it.
@@ -44,14 +42,12 @@ _QUOTE, _SHARE, _QUOTED = NUMBER["blockquote"], HINT["share"], 0.5
 _TAKEN_OUT = sum(HINT[name] for name in "newsletter cookie share edit".split())
 _SMALL = 0.2
 _HEADINGS = mark_tags("h1 h2 h3 h4 h5 h6")
-#: A heading of a greater likelihood, by the model or by all extractors, stays if its text does.
+#: A heading of a greater likelihood, by the model or with the other extractor, stays if its text does.
 _SUBHEADINGS, _HEADING_LIKELY = mark_tags("h2 h3 h4 h5 h6"), 0.15
 #: Characters outside links of a block that an article may begin or end with.
 _TEXT = 25
 _WORD = re.compile(r"\w+")
 _RUN = 4
-#: The share of a block's runs that must be in a text, and the maximum distance of short blocks from longer ones.
-_MOSTLY, _MAX_GAP = 0.5, 3
 
 
 class Content(NamedTuple):
@@ -67,22 +63,13 @@ class Content(NamedTuple):
         return "\n".join([text[start : start + size] for start, size in zip(starts, chars, strict=True)])
 
 
-def content_of(tables: Tables, likely: Likely, opinions: Sequence[Opinion] = ()) -> Content:
-    """Selects the content of a page. ``opinions`` are used only if the page is uncertain. An opinion that lost most of
-    the text on which ``likely`` and the previous opinions agree does not fit such a page, and is ignored."""
+def content_of(tables: Tables, likely: Likely, opinion: Opinion | None = None) -> Content:
+    """Selects the content of a page. ``opinion`` is asked only if the page is uncertain."""
     if not len(likely):
         return Content(tables, np.zeros(0, np.bool_))
     model_likely = likely
-    if is_uncertain(tables, likely):
-        votes = [likely.astype(np.float64)]
-        agreed = tables.blocks.chars.astype(np.float64) * (likely > _AGREED)
-        for find in opinions:
-            if text := find():
-                share = _shares(tables, text)
-                if len(votes) == 1 or (agreed * share).sum() >= _NOT_LOST * agreed.sum():
-                    votes.append(share)
-                    agreed = agreed * share
-        likely = np.average(votes, 0, [1.0, *[_WEIGHT] * (len(votes) - 1)]).astype(np.float32)
+    if opinion is not None and is_uncertain(tables, likely) and (text := opinion()):
+        likely = np.average([likely, _shares(tables, text)], 0, [1.0, _WEIGHT]).astype(np.float32)
     is_kept = _with_units(tables, likely, likely > _THRESHOLD)
     for threshold in (_LOWER_THRESHOLD, _LOWEST_THRESHOLD, -1.0):
         if tables.blocks.chars[is_kept].sum() >= _FEW_CHARS:
@@ -96,17 +83,6 @@ def is_uncertain(tables: Tables, likely: Likely) -> bool:
     chars = tables.blocks.chars
     maybe = likely > _MAYBE
     return bool(chars[maybe & (likely < _SURE)].sum() > _UNCERTAIN_SHARE * max(chars[maybe].sum(), 1))
-
-
-def match_text(tables: Tables, text: str) -> Content:
-    """Selects the blocks that occur in another extractor's text; short blocks only near longer ones."""
-    shares = _shares(tables, text)
-    is_kept = shares >= _MOSTLY
-    sure = np.flatnonzero(is_kept & (tables.blocks.words >= _RUN))
-    if len(sure):
-        is_kept[: max(sure[0] - _MAX_GAP, 0)] = False
-        is_kept[sure[-1] + 1 + _MAX_GAP :] = False
-    return Content(tables, is_kept)
 
 
 def _shares(tables: Tables, text: str) -> NDArray[np.float64]:

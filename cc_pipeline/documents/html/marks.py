@@ -13,6 +13,7 @@ from selectolax.lexbor import LexborNode
 from cc_pipeline.documents.html.tables import RawTables
 from cc_pipeline.documents.html.tags import IS_UNSEEN
 from cc_pipeline.documents.html.whitespace import collapsed
+from cc_pipeline.documents.page import Link
 
 
 class Mark(NamedTuple):
@@ -35,13 +36,28 @@ class Mark(NamedTuple):
     raw: str
 
 
-#: Tag, attributes, start and end of its text, state. Only its row may use the attributes.
-RawLink = tuple[str, dict[str, str], int, int, int]
+#: Absolute URL, host, domain, and host as browsers show it.
+Place = tuple[str | None, str | None, str | None, str | None]
+
+
+class Linking(NamedTuple):
+    """What the links of a page are made with. ``places`` are the references that are resolved, ``place`` resolves
+    another one and adds it. ``root`` is the place of the page's own root, its URL without the final slash, ``None`` if
+    references have to be resolved one by one; ``roots`` are those of other sites, by scheme and host.
+    ``split_srcset`` returns the addresses of a srcset, at most so many; ``item_index`` is that of all links."""
+
+    places: dict[str, Place]
+    place: Callable[[str], Place]
+    root: Place | None
+    roots: dict[str, Place]
+    split_srcset: Callable[[str, int], list[str]]
+    item_index: int | None
 
 
 class WalkLimits(NamedTuple):
-    """Limits of a walk: characters and elements of the tables; marks that are links, meta tags, facts; attributes of a
-    tag and their characters (a larger tag is passed to ``bound``)."""
+    """Limits of a walk: characters of the tables, and of the texts of all links; elements of the tables; links, meta
+    tags, facts; attributes of a tag and their characters (a larger tag is passed to ``bound``), as many as the text of
+    a link may have."""
 
     chars: int
     elements: int
@@ -55,12 +71,14 @@ class WalkLimits(NamedTuple):
 class WalkOptions(NamedTuple):
     """``with_tables``: the tables of the main content are made; ``with_ids``: all elements with an id are marked.
     ``bound`` cuts the attributes of a tag to the limits; ``parse`` returns the root of the tree of what is in a
-    ``noscript``, if that has one; that tree is read before the next is asked for."""
+    ``noscript``, if that has one; that tree is read before the next is asked for. ``link`` is called with the facts,
+    which name the base of references."""
 
     with_tables: bool
     with_ids: bool
     bound: Callable[[dict[str, Any]], dict[str, str]]
     parse: Callable[[bytes], LexborNode | None]
+    link: Callable[[list[Mark]], Linking]
 
 
 class WalkedPage(NamedTuple):
@@ -72,12 +90,13 @@ class WalkedPage(NamedTuple):
     text: str
     unseen: str
     seams: bytes
-    links: list[RawLink]
+    links: list[Link]
     facts: list[Mark]
     tables: RawTables | None
     depth: int
     has_references: bool
     links_cut: bool
+    link_texts_cut: bool
     metas_cut: bool
     facts_cut: bool
 

@@ -81,8 +81,8 @@ LINK_KEYS: dict[str, tuple[str, ...]] = {
 SVG_LINK_KEYS = dict.fromkeys(("a", "image", "use", "script"), ("href", "xlink:href"))
 SRCSETS = ("srcset", "imagesrcset")
 
-#: Bits of a mark's state: not shown, in a drawing or formula, in a ``noscript``; of a link that it is a fact too.
-IS_UNSEEN, IS_FOREIGN, IS_INERT, IS_SHARED = 1, 2, 4, 8
+#: Bits of a mark's state: not shown, in a drawing or formula, in a ``noscript``.
+IS_UNSEEN, IS_FOREIGN, IS_INERT = 1, 2, 4
 
 #: Bits of ``Elements.inside``: the kinds of an element and its ancestors.
 INSIDE: tuple[str, ...] = tuple(

@@ -15,8 +15,8 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from cc_pipeline.documents.headers import split_content_type
 from cc_pipeline.documents.html.bounds import bounded
-from cc_pipeline.documents.html.links import base_resolver, page_links
-from cc_pipeline.documents.html.marks import Mark, WalkedPage, WalkLimits, WalkOptions
+from cc_pipeline.documents.html.links import base_resolver, linking
+from cc_pipeline.documents.html.marks import Linking, Mark, WalkedPage, WalkLimits, WalkOptions
 from cc_pipeline.documents.html.tables import Tables
 from cc_pipeline.documents.html.tree_builder import Built, build_again, build_shallow_tree, build_tree
 from cc_pipeline.documents.html.urls import Resolved, browser_resolver
@@ -133,17 +133,26 @@ def parse_html(
     full_markup = text.encode("utf-8", "replace") if utf8 is None else utf8
     built = _build(full_markup, limits, document.flags)
     document.work = built.work
-    document.page, document.tree, markup = _walk(built, limits, document.flags, links=links, with_tables=with_tables)
+    is_base_usable = True
+
+    def link(facts: list[Mark]) -> Linking:
+        nonlocal is_base_usable
+        document.resolve, is_base_usable = base_resolver(facts, url, charset)
+        return linking(document.resolve, item_index)
+
+    page, document.tree, markup = _walk(built, limits, document.flags, link, links=links, with_tables=with_tables)
+    document.page, document.links = page, page.links
     if markup is not full_markup:
         document.cut = markup
     _read_tags(document, limits)
-    document.resolve, is_base_usable = base_resolver(document.facts_by_tag["base"], url, charset)
-    if not is_base_usable:
-        document.flags.add("base_unusable")
-    if links:
-        document.links, links_cut, text_cut = page_links(document.page, document.resolve, limits, item_index)
-        cuts = {"links_cut": links_cut or document.page.links_cut, "text_cut": text_cut}
-        document.flags.update(flag for flag, is_cut in cuts.items() if is_cut)
+    cuts = {
+        "base_unusable": not is_base_usable,
+        "links_cut": links and page.links_cut,
+        "text_cut": page.link_texts_cut,
+        "meta_cut": page.metas_cut,
+        "facts_cut": page.facts_cut,
+    }
+    document.flags.update(flag for flag, is_cut in cuts.items() if is_cut)
     return document
 
 
@@ -155,7 +164,13 @@ def _build(markup: bytes, limits: Limits, flags: set[str]) -> Built:
 
 
 def _walk(
-    built: Built, limits: Limits, flags: set[str], *, links: bool, with_tables: bool
+    built: Built,
+    limits: Limits,
+    flags: set[str],
+    link: Callable[[list[Mark]], Linking],
+    *,
+    links: bool,
+    with_tables: bool,
 ) -> tuple[WalkedPage, LexborHTMLParser, bytes]:
     """Walks over a tree, or if that is too deep over one that is not. Returns what it read, the tree, its markup."""
 
@@ -176,11 +191,11 @@ def _walk(
         return tree.root
 
     def measure(tree: LexborHTMLParser) -> int:
-        return _walk_tree(tree, WalkLimits(0, 0, 0, 0, 0, 0, 0), WalkOptions(False, False, dict, parse)).depth
+        return _walk_tree(tree, WalkLimits(0, 0, 0, 0, 0, 0, 0), WalkOptions(False, False, dict, parse, link)).depth
 
     tables = (limits.text_chars, limits.elements)
     marks = (limits.links if links else 0, limits.meta_tags, _MAX_FACTS, limits.attributes, limits.attribute_chars)
-    options = WalkOptions(with_tables, False, bound, parse)
+    options = WalkOptions(with_tables, False, bound, parse, link)
     tree, markup = built.tree, built.markup
     page = _walk_tree(tree, WalkLimits(*tables, *marks), options)
     if page.depth > 2 * limits.depth:
@@ -193,7 +208,7 @@ def _walk(
 
 def _walk_tree(tree: LexborHTMLParser, limits: WalkLimits, options: WalkOptions) -> WalkedPage:
     if tree.root is None:
-        return WalkedPage("", "", b"", [], [], None, 0, False, False, False, False)
+        return WalkedPage("", "", b"", [], [], None, 0, False, False, False, False, False)
     return walk(tree.root, limits, options)
 
 
@@ -215,7 +230,3 @@ def _read_tags(document: HtmlDocument, limits: Limits) -> None:
     if len(page.text) > limits.text_chars or len(document.title or "") > limits.text_chars:
         document.flags.add("text_cut")
         document.title = document.title and document.title[: limits.text_chars]
-    if page.metas_cut:
-        document.flags.add("meta_cut")
-    if page.facts_cut:
-        document.flags.add("facts_cut")

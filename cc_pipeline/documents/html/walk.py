@@ -18,6 +18,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from cc_pipeline import compiled
 from cc_pipeline.documents.html.lexbor import NUMBERS, Page
+from cc_pipeline.documents.html.links import linking
 from cc_pipeline.documents.html.marks import Mark, WalkedPage, WalkLimits, WalkOptions
 from cc_pipeline.documents.html.tags import (
     BESIDE,
@@ -32,6 +33,7 @@ from cc_pipeline.documents.html.tags import (
     SVG_LINK_KEYS,
     TAGS,
 )
+from cc_pipeline.documents.html.urls import browser_resolver
 from cc_pipeline.documents.html.walk_py import walk_plainly
 from cc_pipeline.documents.page import Link
 
@@ -85,7 +87,9 @@ def _check() -> bool:
         return False
     sample = LexborHTMLParser(_SAMPLE, scripting=True)
     root: Any = sample.root
-    arguments = WalkLimits(1_000, 1_000, 9, 9, 99, 9, 99), WalkOptions(True, False, dict, lambda _: None)
+    resolve = browser_resolver("https://example.org")
+    options = WalkOptions(True, False, dict, lambda _: None, lambda _: linking(resolve, None))
+    arguments = WalkLimits(1_000, 1_000, 9, 9, 99, 9, 99), options
     return walk_compiled(root, *arguments) == walk_plainly(root, *arguments)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from selectolax.lexbor import LexborNode
 
-from cc_pipeline.documents.html.marks import Mark, RawLink, WalkedPage, WalkLimits, WalkOptions
+from cc_pipeline.documents.html.marks import Linking, Mark, WalkedPage, WalkLimits, WalkOptions
 from cc_pipeline.documents.html.tables import AFTER_BREAKS, BEFORE_BREAKS, CLOSED, VERBATIM, Blocks, Elements, RawTables
 from cc_pipeline.documents.html.tags import (
     BESIDE,
@@ -30,7 +30,6 @@ from cc_pipeline.documents.html.tags import (
     INTEGRATION,
     IS_FOREIGN,
     IS_INERT,
-    IS_SHARED,
     IS_UNSEEN,
     KIND,
     LEAF,
@@ -48,12 +47,14 @@ from cc_pipeline.documents.html.tags import (
     ROOT,
     SCRIPT,
     SKIPPED,
+    SRCSETS,
     STRONG,
     SVG_LINK_KEYS,
     TAGS,
     TEMPLATE,
     UNSEEN,
 )
+from cc_pipeline.documents.page import Link
 
 # classes of characters
 _COMMAS = frozenset(",;\u060c\u061b\u3001\uff0c\uff1b")
@@ -372,7 +373,7 @@ class _Walk:
         self.texts = _Text(), _Text()
         self.tables = _Tables(limits.chars, limits.elements)
         self.seams = array("i")
-        self.links: list[RawLink] = []
+        self.links: list[tuple[str, dict[str, str], int, int, int]] = []
         self.facts: list[Mark] = []
         self.references = False
         self.room = {LINKED: limits.links, META: limits.metas, FACT: limits.facts}
@@ -394,10 +395,40 @@ class _Walk:
             elif frame.node.is_element_node:
                 self.depth = max(self.depth, len(self.frames))
                 self.enter(frame.node, frame)
-        shown, unseen = ("".join(text.parts) for text in self.texts)
-        cut = (kind in self.cut for kind in (LINKED, META, FACT))
-        seams, marks = self.seams.tobytes(), (self.links, self.facts)
-        return WalkedPage(shown, unseen, seams, *marks, self.tables.raw(), self.depth, self.references, *cut)
+        shown, unseen = texts = "".join(self.texts[0].parts), "".join(self.texts[1].parts)
+        links, links_cut, texts_cut = self.make_links(self.options.link(self.facts), texts)
+        cut = links_cut or LINKED in self.cut, texts_cut, META in self.cut, FACT in self.cut
+        marks = self.seams.tobytes(), links, self.facts
+        return WalkedPage(shown, unseen, *marks, self.tables.raw(), self.depth, self.references, *cut)
+
+    def make_links(self, linking: Linking, texts: tuple[str, str]) -> tuple[list[Link], bool, bool]:
+        """Returns the links, whether there are more than the limit, and whether one has more text than the limit."""
+        links: list[Link] = []
+        room, texts_cut = self.limits.chars, False
+        for tag, attributes, start, end, state in self.links:
+            for key in (SVG_LINK_KEYS if state & IS_FOREIGN else LINK_KEYS)[tag]:
+                href = attributes.get(key)
+                if href is None:
+                    continue
+                if key in SRCSETS:
+                    for image in linking.split_srcset(href, self.limits.links - len(links)):
+                        links.append(_make_link(linking, tag, key, image, {}, ""))
+                    continue
+                if not href or href[0] == "#":
+                    continue
+                if len(links) >= self.limits.links:
+                    return links, True, texts_cut
+                # links can nest through other elements, and each has the text of all elements inside it
+                length = end - start if tag == "a" else 0
+                taken = 0 if room < 0 else min(length, self.limits.attribute_chars)
+                texts_cut |= taken < length
+                room -= length
+                others = {name: value for name, value in attributes.items() if name != key}
+                text = texts[state & IS_UNSEEN][start : start + taken]
+                links.append(_make_link(linking, tag, key, href, others, text))
+                if state & IS_FOREIGN:
+                    break  # its old name does not count beside the new one
+        return links, False, texts_cut
 
     def is_content(self, frame: _Frame) -> bool:
         return frame.element >= 0 and not frame.state & (IS_UNSEEN | _IS_ASIDE) and not self.tables.cut
@@ -479,8 +510,7 @@ class _Walk:
         start, link, fact = self.texts[state & IS_UNSEEN].chars, -1, -1
         if is_link:
             link = len(self.links)
-            shared = IS_SHARED if is_fact else 0
-            self.links.append((TAGS[number], attributes, start, start, state | shared))
+            self.links.append((TAGS[number], attributes, start, start, state))
         if is_fact:
             fact = len(self.facts)
             raw = (node.text(deep=True) or "") if roles & RAW else ""
@@ -528,6 +558,12 @@ class _Walk:
             self.facts[frame.mark.fact] = mark._replace(start=mark.start + (mark.start in text.joints), end=text.chars)
         if frame.roles & (BLOCK | BREAK):
             text.pending = True
+
+
+def _make_link(linking: Linking, tag: str, key: str, href: str, attributes: dict[str, str], text: str) -> Link:
+    url, host, domain, display_host = linking.places.get(href) or linking.place(href)
+    rel = attributes.get("rel")
+    return Link(tag, href, url, text, rel, attributes, host, domain, linking.item_index, key, display_host)
 
 
 def walk_plainly(root: LexborNode, limits: WalkLimits, options: WalkOptions) -> WalkedPage:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cc_pipeline.transport.client import Transport
 
 _COPY_COLUMNS = ("crawl", "records", "files", "already there", "bytes sent", "not copied")
-_VERIFY_COLUMNS = ("crawl", "targets", "records", "missing", "files", "wrong")
+_VERIFY_COLUMNS = ("crawl", "targets", "records", "not copied", "files", "wrong")
 #: Uploads, or files read to verify, at the same time, unless ``--parallel`` says otherwise.
 _DEFAULT_UPLOADS = 4
 #: Maximum problems and missing captures that are printed.
@@ -41,7 +41,7 @@ def copy(
     crawl: options.Crawls,
     to: Annotated[str, typer.Option("--to", help="Destination: s3://bucket/prefix, or a folder.")],
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="End with status 0 even if planned captures are missing.")
+        bool, typer.Option("--allow-missing", help="End with status 0 even if captures are pending or lost.")
     ] = False,
     parallel: Annotated[
         int | None,
@@ -215,8 +215,8 @@ def _report_copies(destination: str, reports: Mapping[str, CopyReport], notes: S
 def _finish_copy(
     incomplete_reports: Sequence[tuple[str, CopyReport]], source_error: Incomplete | None, allow_missing: bool
 ) -> None:
-    """Reports missing captures, and raises ``Incomplete`` unless they are allowed. An error of the source is always
-    raised.
+    """Reports captures that were not copied, and raises ``Incomplete`` unless that is allowed. An error of the source
+    is always raised.
     """
     loss_texts = []
     for crawl, report in incomplete_reports:
@@ -246,7 +246,7 @@ def verify(
     settings: Settings,
     place: Annotated[str, typer.Argument(metavar="PLACE", help="A folder or s3://bucket/prefix that copy wrote to.")],
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="End with status 0 even if planned captures are missing.")
+        bool, typer.Option("--allow-missing", help="End with status 0 even if captures are pending or lost.")
     ] = False,
     parallel: Annotated[
         int, typer.Option("--parallel", min=1, max=256, help="Number of files to read at the same time.")
@@ -257,7 +257,7 @@ def verify(
 ) -> None:
     """Compare the files in a bucket or folder with the manifest of copy. Reads every byte.
 
-    Ends with status 1 if a file is missing or has another SHA-256, 3 if planned captures are missing.
+    Ends with status 1 if a file is missing or has another SHA-256, 3 if captures are pending or lost.
 
     [bold]Examples[/]
 
@@ -304,12 +304,13 @@ def _judge(destination: str, report: VerifyReport, allow_missing: bool) -> None:
         return
     if gaps := [" ".join((copy.crawl, *copy.targets)) for copy in copies if copy.unread_index_files]:
         raise Incomplete(
-            "captures may be missing: the index had gaps (files that could not be read) for " + ", ".join(gaps),
+            "captures may not have been found: the index had gaps (files that could not be read) for "
+            + ", ".join(gaps),
             f"{again}, without --allow-gaps. Or accept it: --allow-missing",
         )
     if lost := sum(sum(copy.lost.values()) for copy in copies):
         raise Incomplete(
-            f"{format_count(lost, 'planned capture', 'are')} missing",
+            f"{format_count(lost, 'planned capture', 'were')} not copied",
             "The manifest lists them with their reasons. Accept it: --allow-missing",
         )
 

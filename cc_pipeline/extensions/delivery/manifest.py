@@ -51,7 +51,7 @@ class RecordFile:
 
 @dataclass(frozen=True, slots=True)
 class CrawlCopy:
-    """The last copy of a request (crawl, targets and subsets): what was requested, and what is missing.
+    """The last copy of a request (crawl, targets and subsets): what was requested, and what was not copied.
 
     ``complete`` is false during a copy and after an interrupted one. ``counts`` has planned, delivered, pending,
     lost and left_out captures. ``undelivered`` lists the first undelivered captures. ``unread_index_files`` is

@@ -1,22 +1,11 @@
-"""The card of a data set for readers who have nothing else: its columns with a row, its limits, the command."""
+"""The card of a data set for readers who have nothing else: its columns and its limits."""
 
 from __future__ import annotations
 
-import json
-import shlex
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import pyarrow.parquet as pq
-
-from cc_pipeline.commoncrawl.target import Target
-from cc_pipeline.export.provenance import name_of
 from cc_pipeline.extensions.policies.dataset import Recipe
-from cc_pipeline.terminal import escape_controls
 
-#: Maximum characters of a value in the example row.
-_MAX_VALUE_CHARACTERS: Final = 80
 #: The columns of a data set, in their order, and what each holds.
 COLUMNS: Final = {
     "url": "URL of the page, as captured",
@@ -46,51 +35,10 @@ _LIMITS: Final = (
 _PREFERENCES_IGNORED: Final = "Usage preferences of sites were not considered (no --respect)."
 
 
-def card_sections(
-    data: Path, recipe: Recipe, targets: Sequence[Target], crawls: Sequence[str], format: str, out: Path
-) -> str:
-    """Markdown with the columns and the first row of ``data``, the limits, and the command that made ``out``."""
-    row = _first_row(data)
-    lines = ["", "## Columns, and the first row", "", "| column | description | first row |", "|---|---|---|"]
-    lines += [f"| `{name}` | {meaning} | {_markdown_value(row.get(name))} |" for name, meaning in COLUMNS.items()]
+def card_sections(recipe: Recipe) -> str:
+    """Markdown with the columns of a data set, and its limits."""
+    lines = ["", "## Columns", "", "| column | description |", "|---|---|"]
+    lines += [f"| `{name}` | {meaning} |" for name, meaning in COLUMNS.items()]
     lines += ["", "## Limits", ""]
     lines += [f"- {limit}" for limit in (*_LIMITS, *(() if recipe.respect else (_PREFERENCES_IGNORED,)))]
-    lines += ["", "## To make it again", ""]
-    lines += ["In a home with the same runs, which `provenance.json` lists:", ""]
-    lines += ["```", dataset_command(recipe, targets, crawls, format, out), "```"]
     return "\n".join(lines)
-
-
-def dataset_command(recipe: Recipe, targets: Sequence[Target], crawls: Sequence[str], format: str, out: Path) -> str:
-    """The complete command that makes this data set, including default options. It has the targets of a list file, not
-    the file.
-    """
-    words: list[str] = ["cc-pipeline", "dataset", *map(name_of, targets)]
-    words += [word for crawl in crawls for word in ("--crawl", crawl)]
-    words += [word for language in recipe.languages for word in ("--language", language)]
-    words += ["--words", f"{recipe.min_words}..{recipe.max_words}", "--rules", ",".join(recipe.rules) or "none"]
-    words += ["--near", f"{recipe.near or 0:g}", *([] if recipe.exact else ["--keep-copies"])]
-    if recipe.respect:
-        words += ["--respect", ",".join(recipe.respect), "--as-of", recipe.as_of]
-        words += ["--known-only"] if recipe.known_only else []
-    return shlex.join([*words, "--format", format, "--out", out.name])
-
-
-def _first_row(data: Path) -> Mapping[str, Any]:
-    """The first row of a file; empty for an empty file."""
-    if data.suffix == ".parquet":
-        with pq.ParquetFile(data) as file:
-            batch = next(file.iter_batches(batch_size=1), None)
-        return {} if batch is None or not batch.num_rows else dict(batch.to_pylist()[0])
-    with data.open(encoding="utf-8") as lines:
-        line = lines.readline()
-    return dict(json.loads(line)) if line else {}
-
-
-def _markdown_value(value: object) -> str:
-    """A value as the cell of a Markdown table. Text of strangers is escaped."""
-    if value is None:
-        return ""
-    text = " ".join(escape_controls(str(value)[: 4 * _MAX_VALUE_CHARACTERS]).split())
-    text = text if len(text) <= _MAX_VALUE_CHARACTERS else f"{text[: _MAX_VALUE_CHARACTERS - 1]}…"
-    return f"`{text.replace('`', chr(0x2019)).replace('|', chr(0x2502))}`" if text else ""

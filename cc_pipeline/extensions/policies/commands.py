@@ -109,7 +109,7 @@ def dataset(
     ] = "50..100000",
     rules: Annotated[
         str,
-        typer.Option("--rules", help="Sets of rules, comma-separated: gopher, fineweb, c4, c4-tfds, figures; or none."),
+        typer.Option("--rules", help="Sets of rules, comma-separated: gopher, fineweb, c4, c4-tfds; or none."),
     ] = "gopher,c4",
     near: Annotated[
         float,

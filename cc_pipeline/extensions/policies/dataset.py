@@ -19,11 +19,7 @@ import pyarrow as pa
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extensions.policies.dataset_filters import (
-    NO_MARKS,
     PRESETS,
-    REPEATED_RUNS,
-    TOP_RUNS,
-    UNSPACED,
     failed_rules,
     unapplied_rules,
 )
@@ -40,50 +36,6 @@ from cc_pipeline.extensions.policies.usage_preferences import (
 from cc_pipeline.lake.quoting import quote_literal
 from cc_pipeline.progress import format_count
 
-_UNSPACED: Final = ", ".join(map(quote_literal, sorted(UNSPACED)))
-#: Languages without end marks, or with end marks that the metric does not count.
-_WITHOUT_COUNTED_SENTENCES: Final = ", ".join(
-    map(quote_literal, sorted(NO_MARKS | {"mya", "khm", "amh", "tir", "hye"}))
-)
-#: Own rules, after Gopher's and C4's, that only need the metrics in ``page_text``: name, condition and meaning.
-METRIC_RULES: Final = (
-    (
-        "mean_word_length",
-        f"language IN ({_UNSPACED}, 'kor') OR quality.mean_word_length BETWEEN 3 AND 10",
-        "3 to 10 characters a word (not of languages without spaces, nor Korean)",
-    ),
-    ("symbols_per_word", "quality.symbols_per_word <= 0.1", "at most 0.1 symbols (# …) a word"),
-    ("bullet_lines", "quality.bullet_lines <= 0.9", "at most 0.9 of the lines begin with a bullet"),
-    ("ellipsis_lines", "quality.ellipsis_lines <= 0.3", "at most 0.3 of the lines end with an ellipsis"),
-    ("alphabetic_words", "quality.alphabetic_words >= 0.8", "at least 0.8 of the words have a letter"),
-    ("stop_words", "language <> 'eng' OR quality.stop_words >= 2", "at least two of eight stop words (English)"),
-    ("duplicate_lines", "quality.duplicate_lines <= 0.3", "at most 0.3 of the lines are repetitions"),
-    (
-        "duplicate_line_characters",
-        "quality.duplicate_line_characters <= 0.2",
-        "at most 0.2 of the characters in repeated lines",
-    ),
-    *(
-        (
-            name,
-            f"language IN ({_UNSPACED}) OR quality.{name} <= {limit}",
-            f"at most {limit} of the characters in {runs}",
-        )
-        for name, limit, runs in (
-            *((f"top_{size}gram", limit, f"the most frequent {size} words") for size, limit in TOP_RUNS),
-            *((f"duplicate_{size}grams", limit, f"repeated runs of {size} words") for size, limit in REPEATED_RUNS),
-        )
-    ),
-    (
-        "sentences",
-        f"language IN ({_WITHOUT_COUNTED_SENTENCES}) OR quality.sentences >= 5",
-        "at least five sentences (not of languages whose end marks are not counted: Thai, Lao, Burmese, Khmer …)",
-    ),
-    ("curly_brackets", "quality.curly_brackets = 0", "no curly bracket"),
-    ("lorem_ipsum", "quality.lorem_ipsum = 0", "no lorem ipsum"),
-)  # fmt: skip
-#: Values of ``--rules``: the own rules, and the presets that are computed from a page's text.
-RULES: Final = ("figures", *PRESETS)
 _FUNCTION: Final = "failed_rules"
 _PLACE: Final = (*CAPTURE, "url")
 #: Sketches of one batch.
@@ -102,7 +54,7 @@ _MAX_DOMAINS: Final = 50
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """The filters of a data set. ``languages`` are ISO 639-3 codes (empty: all), word counts are those of the main
-    text, ``rules`` are names in ``RULES``, and ``near`` is the share of common five-word runs of near copies
+    text, ``rules`` are names in ``PRESETS``, and ``near`` is the share of common five-word runs of near copies
     (``None``: near copies are kept).
 
     ``respect`` are preferences of ``usage_preferences.py``, judged ``as_of`` the fetch or the latest capture.
@@ -119,9 +71,9 @@ class Recipe:
     known_only: bool = False
 
     def __post_init__(self) -> None:
-        unknown_rules = [name for name in self.rules if name not in RULES]
+        unknown_rules = [name for name in self.rules if name not in PRESETS]
         if unknown_rules:
-            raise UserInputError(f"{unknown_rules[0]!r} is not a set of rules; there are: {', '.join(RULES)}")
+            raise UserInputError(f"{unknown_rules[0]!r} is not a set of rules; there are: {', '.join(PRESETS)}")
         if not 0 <= self.min_words <= self.max_words:
             raise UserInputError(
                 f"no text has between {self.min_words} and {self.max_words} words; write the smaller number first"
@@ -134,15 +86,12 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One filter: the condition on a page, the number of pages before it, the number that it removed, and the number
-    that fail this condition regardless of other filters.
-    """
+    """One filter: the condition on a page, the number of pages before it, and the number that it removed."""
 
     name: str
     meaning: str
     page_count: int
     removed: int
-    removed_alone: int | None
 
 
 @dataclass(slots=True)
@@ -202,10 +151,6 @@ def filter_pages(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Reci
         name for (name,) in execute("SELECT DISTINCT crawl FROM sieve.main.pages ORDER BY 1").fetchall()
     )
     removed_by_step = dict(execute("SELECT step, count(*) FROM sieve.main.pages GROUP BY ALL").fetchall())
-    # A page without a main text has no metrics, so it fails only the filter main_text.
-    text_tests = {number for number, (name, *_) in enumerate(tests) if ":" in name or name == "words"}
-    count_columns = ", ".join(f"count_if(f{n}{' AND words > 0' if n in text_tests else ''})" for n in range(len(tests)))
-    failing_alone = execute(f"SELECT {count_columns} FROM sieve.main.pages").fetchall()[0]
     languages = execute(
         "SELECT DISTINCT language FROM sieve.main.pages WHERE language IS NOT NULL AND words > 0 ORDER BY 1"
     )
@@ -214,9 +159,7 @@ def filter_pages(connection: duckdb.DuckDBPyConnection, pages: str, recipe: Reci
             filtered.not_applied[code] = missing_rules
     remaining_pages = count
     for number, (name, _, meaning) in enumerate(tests):
-        filtered.steps.append(
-            Step(name, meaning, remaining_pages, removed_by_step.get(number, 0), failing_alone[number])
-        )
+        filtered.steps.append(Step(name, meaning, remaining_pages, removed_by_step.get(number, 0)))
         remaining_pages -= removed_by_step.get(number, 0)
     kept_condition = f"step = {len(tests)}"
     if recipe.exact:
@@ -266,10 +209,6 @@ def _build_tests(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
         f"{recipe.min_words:,} to {format_count(recipe.max_words, 'word')}",
     )
     for rules in recipe.rules:
-        if rules == "figures":
-            for name, sql, meaning in METRIC_RULES:
-                yield f"{rules}: {name}", sql, meaning
-            continue
         for rule in PRESETS[rules]:
             name = f"{rules}: {rule.name}"
             yield name, f"NOT list_contains(failures, {quote_literal(name)})", rule.meaning
@@ -299,7 +238,7 @@ def _drop_exact_copies(
     )
     [(pages_after,)] = connection.execute(f"SELECT count(*) FROM sieve.main.pages WHERE {kept_condition}").fetchall()
     filtered.steps.append(
-        Step("exact copies", "its text is not a copy of another text", pages_before, pages_before - pages_after, None)
+        Step("exact copies", "its text is not a copy of another text", pages_before, pages_before - pages_after)
     )
     return int(pages_after)
 
@@ -335,7 +274,6 @@ def _drop_near_copies(
             f"less than {min_similarity:g} of its five-word runs are in another text",
             page_count,
             len(dropped),
-            None,
         )
     )
     return page_count - len(dropped)
@@ -343,12 +281,10 @@ def _drop_near_copies(
 
 def build_datasheet(filtered: FilterResult, recipe: Recipe) -> tuple[str, dict[str, Any]]:
     """The counts of each filter, as Markdown and as JSON."""
-    lines = ["## Pages that each filter removed", "", "| filter | condition | pages | removed | removed if alone |"]
-    lines.append("|---|---|---|---|---|")
+    lines = ["## Pages that each filter removed", "", "| filter | condition | pages | removed |", "|---|---|---|---|"]
     for step in filtered.steps:
-        removed_alone = "" if step.removed_alone is None else f"{step.removed_alone:,}"
-        lines.append(f"| {step.name} | {step.meaning} | {step.page_count:,} | {step.removed:,} | {removed_alone} |")
-    lines.append(f"| **kept** | | {filtered.kept_pages:,} | | |")
+        lines.append(f"| {step.name} | {step.meaning} | {step.page_count:,} | {step.removed:,} |")
+    lines.append(f"| **kept** | | {filtered.kept_pages:,} | |")
     lines += [
         "",
         f"{filtered.kept_pages:,} of {filtered.pages:,} pages are kept, with {format_count(filtered.words, 'word')}.",
@@ -391,7 +327,6 @@ def build_datasheet(filtered: FilterResult, recipe: Recipe) -> tuple[str, dict[s
                 "wanted": step.meaning,
                 "came": step.page_count,
                 "took": step.removed,
-                "alone": step.removed_alone,
             }
             for step in filtered.steps
         ],

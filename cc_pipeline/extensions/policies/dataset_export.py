@@ -89,14 +89,8 @@ def make_dataset(
         with open_workspace(settings) as workspace:
             state = read_published_state(connection, selected_targets, ids)
             provenance = gather_provenance(workspace, state, ids or filtered.crawls, query_notes)
-        provenance = provenance.with_pages(filtered.by_domain)
-        step_notes = tuple(
-            f"{step.name}: {step.meaning}; took {step.removed:,} of {step.page_count:,}" for step in filtered.steps
-        )
         languages_found = tuple(name for name in filtered.by_language if name)
-        description = DatasetDescription(
-            f"{out.name}: main texts of Common Crawl", creator, url, languages_found, step_notes
-        )
+        description = DatasetDescription(f"{out.name}: main texts of Common Crawl", creator, url, languages_found)
         with whole_folder(out) as folder:
             data = folder / f"texts{table_files.SUFFIX[format]}"
             written_table = table_files.write_table(
@@ -106,7 +100,7 @@ def make_dataset(
                 (folder / "datasheet.json").write_text(
                     json.dumps(datasheet_document, indent=1, ensure_ascii=False) + "\n", "utf-8"
                 )
-            sheet = f"{sheet}\n{card_sections(data, recipe, selected_targets, crawls, format, out)}"
+            sheet = f"{sheet}\n{card_sections(recipe)}"
             write_export_documents(
                 folder,
                 description,

@@ -72,8 +72,6 @@ _SENTENCE_END = re.compile(
     r"(?=[\"'\u2019\u201d)\]]*(?:\s|\Z))|[\u3002\uff01\uff1f\u0964\u061f\u06d4\u104b\u1362\u17d4]"
 )
 
-Split = Callable[[str], Sequence[str]]
-
 
 def split_words(text: str) -> list[str]:
     """Splits a text into words and marks (each mark is a word), close to spaCy's rules for English. Scripts without
@@ -114,10 +112,10 @@ def _sentences(line: str) -> int:
 class Page:
     """A text with measures that several rules need, each computed once."""
 
-    def __init__(self, text: str, language: str | None, split: Split = split_words) -> None:
+    def __init__(self, text: str, language: str | None) -> None:
         self.text = text
         self.language = language
-        self.words = split(text)
+        self.words = split_words(text)
         self.plain_words = [word for word in self.words if not _PUNCTUATION.issuperset(word)]
         self.lines = text.splitlines()
         self.nonblank_lines = [line for line in text.split("\n") if line.strip()]
@@ -373,9 +371,9 @@ def rules_of(preset: str, language: str | None) -> tuple[Rule, ...]:
     return tuple(rule for rule in PRESETS[preset] if rule.applies(language))
 
 
-def failed_rules(text: str, language: str | None, presets: Sequence[str], split: Split = split_words) -> set[str]:
+def failed_rules(text: str, language: str | None, presets: Sequence[str]) -> set[str]:
     """The rules that a text fails, as ``preset: rule``."""
-    page = Page(text, language, split)
+    page = Page(text, language)
     return {
         f"{preset}: {rule.name}" for preset in presets for rule in rules_of(preset, language) if not rule.passes(page)
     }

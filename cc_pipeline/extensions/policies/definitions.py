@@ -24,7 +24,6 @@ def define(namespace: HomeNamespace) -> dg.Definitions:
         key=namespace.key(ASSET),
         deps=[namespace.key("records")],
         group_name=namespace.group_of("content"),
-        owners=namespace.owners,
         kinds={"deltalake"},
         code_version=VERSION,
         metadata=table_metadata(namespace, ASSET, SITE_POLICIES_COLUMNS),

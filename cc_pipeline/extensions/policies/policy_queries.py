@@ -296,26 +296,12 @@ def policy_query(page: str, moment: str, table: Scope) -> str:
         verdict_now
     } AS latest, h.basis, h.gap_seconds, h.agreement,
             h.robots.fetch_time AS robots_time, h.robots.fetch_status AS robots_status, h.robots.state AS robots_state,
-            {by_status("h.robots", "rfc9309")}, {by_status("h.robots", "ccbot")},
             h.robots.content_digest AS robots_digest, h.newest.fetch_time AS latest_time,
             h.newest.fetch_status AS latest_status, h.newest.state AS latest_state,
             h.newest.content_digest AS latest_digest, h.robots.crawl AS crawl, h.robots.warc_filename AS warc_filename,
             h.robots.warc_record_offset AS warc_record_offset
         FROM both_times one {join_verdicts("page_then")} {join_verdicts("page_now")} CROSS JOIN held h
         ORDER BY one.agent <> '*', one.agent, list_position({list(SUBJECTS)}, one.about)"""
-
-
-def by_status(robots: str, robot: str) -> str:
-    """An SQL column with the meaning of a robots.txt status without rules: by RFC 9309, or for Common Crawl's own
-    robot, which treats 403 as a refusal and retries after 429 and 5xx.
-    """
-    state, status = f"{robots}.state", f"{robots}.fetch_status"
-    if robot == "rfc9309":
-        return f"CASE {state} WHEN 'unavailable' THEN 'allow' WHEN 'unreachable' THEN 'disallow' END AS status_rfc9309"
-    return (
-        f"CASE WHEN {state} = 'unavailable' AND {status} = 403 THEN 'disallow' WHEN {state} = 'unreachable' "
-        f"OR {status} = 429 THEN 'later' WHEN {state} = 'unavailable' THEN 'allow' END AS status_ccbot"
-    )
 
 
 def consent_timeline(table: Scope) -> str:

@@ -39,12 +39,11 @@ TABLE: Final = "sieve.main.consent"
 
 @dataclass(frozen=True, slots=True)
 class PreferenceCounts:
-    """Counts of pages: by ``basis`` of their robots.txt, by ``agreement`` of the captures around them, and for each
-    preference the pages with a no (``disallow``), a yes (``allow``) and no answer (``unknown``).
+    """Counts of pages: by ``basis`` of their robots.txt, and for each preference the pages with a no (``disallow``), a
+    yes (``allow``) and no answer (``unknown``).
     """
 
     basis: dict[str, int] = field(default_factory=dict)
-    agreement: dict[str, int] = field(default_factory=dict)
     said: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
@@ -152,15 +151,12 @@ def join_preferences(
         listed AS (
             SELECT page, list(wish) FILTER (verdict = 'disallow') AS no, list(wish) FILTER (verdict = 'allow') AS yes
             FROM answers WHERE wish IS NOT NULL GROUP BY page)
-        SELECT a.* EXCLUDE (page, fetch_time), basis, agreement, coalesce(no, []) AS disallowed,
+        SELECT a.* EXCLUDE (page, fetch_time), basis, coalesce(no, []) AS disallowed,
             list_filter({[*preferences]}, lambda wish: NOT list_contains(coalesce(no, []), wish)
                 AND NOT list_contains(coalesce(yes, []), wish)) AS unknown
         FROM sieve.main.asked a JOIN held USING (page) LEFT JOIN listed USING (page)""")
     counts_seen = PreferenceCounts(
         dict(execute(f"SELECT basis, count(*) FROM {TABLE} GROUP BY ALL ORDER BY ALL").fetchall()),
-        dict(
-            execute(f"SELECT coalesce(agreement, 'one side'), count(*) FROM {TABLE} GROUP BY 1 ORDER BY 1").fetchall()
-        ),
     )
     for preference in preferences:
         columns = ("disallowed", "unknown")
@@ -210,9 +206,8 @@ def describe_preferences(seen: PreferenceCounts, unanswered: dict[str, int], as_
         ]
         lines.append(f"| {preference} | {' | '.join(counts)} |")
     basis = ", ".join(f"{name} {count:,}" for name, count in seen.basis.items())
-    agreement = ", ".join(f"{name} {count:,}" for name, count in seen.agreement.items())
     lines += ["", f"Origin of a page's robots.txt: {basis} (its segment of the crawl, an earlier or later capture,"]
-    lines += [f"none). Captures before and after it: {agreement}.", "", *_READING_NOTES]
+    lines += ["none).", "", *_READING_NOTES]
     return lines
 
 

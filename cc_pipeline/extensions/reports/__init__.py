@@ -1,8 +1,8 @@
-"""Reports: a page about a target, and the changes between two crawls as text."""
+"""Reports: a page about a target."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cc_pipeline.extension import Extension
@@ -10,7 +10,6 @@ from cc_pipeline.extension import Extension
 if TYPE_CHECKING:
     import dagster as dg
 
-    from cc_pipeline.checks.check import Check
     from cc_pipeline.cli.command import Row
     from cc_pipeline.defs.home_namespace import HomeNamespace
 
@@ -27,16 +26,9 @@ def _definitions(namespace: HomeNamespace) -> dg.Definitions:
     return define(namespace)
 
 
-def _checks() -> Sequence[Check]:
-    from cc_pipeline.extensions.reports.checks import CHECKS
-
-    return CHECKS
-
-
 EXTENSION = Extension(
     name="reports",
-    summary="a page about a target, and what changed between two crawls",
+    summary="a page about a target, with what changed between two crawls",
     commands=_commands,
     definitions=_definitions,
-    checks=_checks,
 )

@@ -1,4 +1,4 @@
-"""Reports from Python; each function takes a home (``cc_pipeline.open``)."""
+"""Reports from Python; the function takes a home (``cc_pipeline.open``)."""
 
 from __future__ import annotations
 
@@ -31,15 +31,6 @@ def report(
     target_texts = [targets] if isinstance(targets, str) else list(targets)
     with use_reporter(home.reporter):
         return list(reports(home.settings, target_texts, None if out is None else Path(out), between))
-
-
-@public
-def changes(home: Home, target: str, before: str, after: str) -> str:
-    """The changes between two crawls of a target, as text."""
-    from cc_pipeline.commoncrawl.target_text import parse_slug
-    from cc_pipeline.extensions.reports.changes import describe_changes
-
-    return "\n".join(describe_changes(home.settings, parse_slug(target), before, after, target_text=target))
 
 
 def reports(

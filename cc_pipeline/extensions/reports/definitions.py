@@ -4,7 +4,6 @@ import logging
 
 import dagster as dg
 
-from cc_pipeline.defs.checks import make_specs
 from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.metadata import to_metadata
 from cc_pipeline.defs.partitions import BACKFILL
@@ -27,13 +26,11 @@ def define(namespace: HomeNamespace) -> dg.Definitions:
                 description="A page about a target, from the last publication: one HTML file in ``reports/`` of the "
                 "home.\n\nIt covers all crawls, so its partitions are targets only.",
                 group_name=namespace.group_of("analytics"),
-                owners=namespace.owners,
                 kinds={"html"},
                 code_version="1",
                 skippable=True,
             )
         ],
-        check_specs=make_specs(namespace, ["report"]),
         can_subset=True,
         partitions_def=namespace.target,
         backfill_policy=BACKFILL,

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import duckdb
 
-from cc_pipeline.advice import advise
+from cc_pipeline.advice import ANY, advise
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.commoncrawl.target_text import to_run
 from cc_pipeline.errors import UserInputError
@@ -82,7 +82,7 @@ def find_target(
     crawls = queries.rows(sql.timeline(scope))
     front = _front(queries, scope)
     if crawl_pair is not None:
-        check_located(connection, slug, scope, crawl_pair, target_text)
+        _check_located(connection, slug, scope, crawl_pair, target_text)
     pairs = list(pairwise(row["crawl"] for row in crawls if row["pages"]))[-_MAX_COMPARED:]
     crawl_pair = crawl_pair or (pairs[-1] if pairs else None)
     published = connection.execute("SELECT max(published_at) FROM main.publication").fetchone()
@@ -179,7 +179,28 @@ def target_scope(
     return (target_rows[0] if target_rows else None), scope, domains
 
 
-def check_located(
+def find_crawl_pair(
+    connection: duckdb.DuckDBPyConnection,
+    slug: str,
+    scope: sql.Scope,
+    crawl_pair: tuple[str, str] | None,
+    target_text: str = "",
+) -> tuple[str, str]:
+    """Returns ``crawl_pair``, or the last two crawls that have pages of the target. Raises ``UserInputError`` for a
+    crawl in which the target was not looked up, and if fewer than two crawls have pages."""
+    if crawl_pair is not None:
+        _check_located(connection, slug, scope, crawl_pair, target_text)
+        return crawl_pair
+    crawls = [row["crawl"] for row in _Queries(connection, {}).rows(sql.timeline(scope)) if row["pages"]]
+    if len(crawls) < 2:
+        raise UserInputError(
+            f"a comparison needs two crawls with pages of {target_text or slug}, and this home has "
+            f"{', '.join(crawls) or 'none'}. Run another: {advise('run', to_run(slug, target_text), crawl=ANY)}"
+        )
+    return crawls[-2], crawls[-1]
+
+
+def _check_located(
     connection: duckdb.DuckDBPyConnection, slug: str, scope: sql.Scope, crawls: Sequence[str], target_text: str = ""
 ) -> None:
     """Raises ``UserInputError`` for a crawl in which a target was not looked up."""
@@ -232,14 +253,9 @@ def _target_scope(connection: duckdb.DuckDBPyConnection, slug: str) -> tuple[sql
     """Returns the rows of the target's captures in each table, without pages that its condition excludes, and its
     domains if they can be listed.
     """
-    # Files that were published by an earlier version lack this column.
-    column_query = (
-        "SELECT 1 FROM duckdb_columns() WHERE table_name = 'capture_targets' AND column_name = 'condition_match'"
-    )
-    condition_column = "condition_match" if connection.execute(column_query).fetchall() else "NULL"
     connection.execute(
         f"CREATE OR REPLACE TEMPORARY TABLE {_KEYS} AS "
-        f"SELECT DISTINCT {_KEY}, {condition_column} AS is_meant "
+        f"SELECT DISTINCT {_KEY}, condition_match AS is_meant "
         f"FROM main.capture_targets WHERE target = {quote_literal(slug)}"
     )
     domain_rows = connection.execute(

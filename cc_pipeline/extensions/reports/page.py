@@ -6,9 +6,10 @@ import re
 import shlex
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from difflib import SequenceMatcher
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -19,9 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.domains import registered_domain
-from cc_pipeline.commoncrawl.target_text import SET_SLUG
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extensions.reports.changes import paragraphs_between
 from cc_pipeline.extensions.reports.charts import Chart, Column, draw_chart
 from cc_pipeline.extensions.reports.findings import MAX_ROWS, Findings, Rows, find_target
 from cc_pipeline.lake.published_file import open_bounded
@@ -31,9 +30,14 @@ from cc_pipeline.settings import Settings
 _WEEKLY: Final = re.compile(r"CC-MAIN-(?P<year>20\d\d)-(?P<week>\d\d)")
 _WEEKS: Final = 52
 _TEXT: Final = 160
-#: Maximum characters of a changed paragraph, and maximum changed paragraphs of a page.
+#: Maximum characters of a changed paragraph; changed paragraphs of a page that are shown at once, and when unfolded.
 _PARAGRAPH: Final = 300
-_LINES: Final = 10
+_FIRST_LINES: Final = 3
+_LINES: Final = 30
+#: Maximum paragraphs of a text to compare: the time grows with their square.
+_MAX_COMPARED: Final = 2_000
+#: Marks a report on the demo, or on any other mini crawl.
+INVENTED_WEB: Final = "INVENTED WEB: a crawl generated for the demo; no page in it is real"
 #: Maximum days between a crawl's week and a capture of it.
 _MAX_DAYS_APART: Final = 60
 _ADDRESS: Final = 96
@@ -52,9 +56,11 @@ _OUTCOMES: Final = ("fetched", "pending", "lost")
 _CHANGES: Final = ("same", "changed", "new", "gone")
 
 
-def render_page(findings: Findings) -> str:
-    """The HTML text of a report."""
+def render_page(findings: Findings, *, is_invented: bool = False) -> str:
+    """The HTML text of a report. ``is_invented``: its pages are those of a generated web."""
     page = _template().render(
+        invented=INVENTED_WEB if is_invented else "",
+        first_lines=_FIRST_LINES,
         found=findings,
         is_site=registered_domain(findings.slug) == findings.slug,
         totals=Counter(findings.totals),
@@ -66,7 +72,6 @@ def render_page(findings: Findings) -> str:
         over_time=_pages_chart(findings),
         changes=_changes(findings),
         when=_month_names(findings, long=True),
-        named_target=f"set:{findings.slug.removeprefix(SET_SLUG)}" if findings.kind == "set" else findings.definition,
         pages_changed=[{**row, "lines": _lines(row)} for row in findings.changed_pages],
         languages=_languages(findings),
         completeness=_completeness(findings),
@@ -165,6 +170,21 @@ def _lines(row: Mapping[str, Any]) -> list[str]:
         return []
     lines = list(islice(paragraphs_between(row["before_text"], row["after_text"]), _LINES + 1))
     return [*lines[:_LINES], "… and more"] if len(lines) > _LINES else lines
+
+
+def paragraphs_between(before: str, after: str) -> Iterator[str]:
+    """The paragraphs that only one of two texts has, in their order: ``- `` before, ``+ `` after."""
+    old, new = _paragraphs(before), _paragraphs(after)
+    for kind, before_start, before_end, after_start, after_end in SequenceMatcher(None, old, new).get_opcodes():
+        if kind != "equal":
+            yield from (f"- {paragraph}" for paragraph in old[before_start:before_end])
+            yield from (f"+ {paragraph}" for paragraph in new[after_start:after_end])
+
+
+def _paragraphs(text: str) -> list[str]:
+    # a byte order mark is invisible and no word
+    lines = [" ".join(line.split()) for line in text.replace("\ufeff", " ").split("\n")]
+    return [line for line in lines if line][:_MAX_COMPARED]
 
 
 def _month_names(findings: Findings, *, long: bool = False) -> Callable[[str], str]:
@@ -293,7 +313,7 @@ def write_report(
     report_file = path or report_path(settings, slug)
     try:
         findings = _read_findings(settings, slug, target_text, crawl_pair)
-        write_whole(report_file, render_page(findings))
+        write_whole(report_file, render_page(findings, is_invented=settings.is_mini_crawl))
     except (duckdb.Error, OSError) as error:
         raise EnvironmentFault(
             f"could not write the report {report_file}: {error}",

@@ -227,7 +227,7 @@ class SparkEngine:
         # A task has one core, however many cores its host has.
         options = replace(request.order.options, examiners=0)
         job_fields = self._common(workspace, crawl, commit, request.generations)
-        job = FetchJob(**job_fields, options=options, plan=request.order.plan, asked_at=request.order.asked_at)
+        job = FetchJob(**job_fields, options=options, plan=request.order.plan, ask_time=request.order.ask_time)
         try:
             with stored_plans(Plans(storage, crawl, commit), cutter) as plans:
                 task_results = run_on_spark(
@@ -316,17 +316,19 @@ def _merge_task_results(
         outcomes=outcomes,
     )
 
-    def count_slices(are_counted: bool) -> Mapping[Slice, SliceFetchCounts]:
+    def count_slices(is_source_sound: bool) -> Mapping[Slice, SliceFetchCounts]:
         tally = Tally()
         for task_result in task_results:
-            tally.include(task_result.rows_by_choice[are_counted].tally)
+            tally.include(task_result.rows_by_choice[is_source_sound].tally)
         return tally.count_slices(request.slices)
 
     return FetchResult(
         result,
         sum(task_result.rows for task_result in task_results),
         count_slices,
-        lambda are_counted: join_rows(task_result.rows_by_choice[are_counted].rows for task_result in task_results),
+        lambda is_source_sound: join_rows(
+            task_result.rows_by_choice[is_source_sound].rows for task_result in task_results
+        ),
     )
 
 

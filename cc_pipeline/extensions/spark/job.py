@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -19,8 +18,6 @@ from dagster_pipes import PipesContext, PipesS3ContextLoader, PipesS3MessageWrit
 
 from cc_pipeline.extensions.spark.messages import Client, Outbox, s3_client, watch_sign_of_life
 
-#: Seconds between two progress messages of one stage.
-_MESSAGE_SECONDS: Final = 1.0
 #: Exit status of a driver whose starter has ended.
 _STATUS_ABANDONED: Final = 75
 
@@ -50,7 +47,7 @@ def _work(pipes: PipesContext, out: Outbox, client: Client) -> None:
     # An import that fails is reported like any other error.
     from pyspark import SparkContext  # noqa: PLC0415
 
-    from cc_pipeline.extensions.spark.code_check import describe_worker_processes  # noqa: PLC0415
+    from cc_pipeline.extensions.spark.code_check import check_worker_processes  # noqa: PLC0415
     from cc_pipeline.extensions.spark.driver import run_job  # noqa: PLC0415
 
     request = pipes.extras
@@ -60,32 +57,17 @@ def _work(pipes: PipesContext, out: Outbox, client: Client) -> None:
     watchdog = watch_sign_of_life(client, request["bucket"], request["alive"], lambda: os._exit(_STATUS_ABANDONED))
     with watchdog, SparkContext(appName="cc_pipeline") as context:
         pipes.log.info(f"Spark {context.version} at {context.master}, {context.applicationId}")
-        out.facts({"Spark": context.version, "application": context.applicationId or ""})
-        out.facts(describe_worker_processes(context, workers))
+        check_worker_processes(context, workers)
         job = run_job(
             context,
             request["settings"],
             partitions,
             request["tables"],
             workers,
-            _ThrottledProgress(out),
+            out.progress,
         )
         for partition_result in job:
             out.send_partition(partition_result)
-
-
-class _ThrottledProgress:
-    """Reports progress of a stage at most once a second, and at its end."""
-
-    def __init__(self, out: Outbox) -> None:
-        self._out = out
-        self._last: dict[str, float] = {}
-
-    def __call__(self, stage: str, done: int, total: int | None, detail: str) -> None:
-        now = time.monotonic()
-        if done == total or now - self._last.get(stage, 0.0) >= _MESSAGE_SECONDS:
-            self._last[stage] = now
-            self._out.progress(stage, done, total, detail)
 
 
 if __name__ == "__main__":

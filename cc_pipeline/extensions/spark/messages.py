@@ -1,5 +1,5 @@
 """Messages between a job and the process that started it, as JSON in the job's mailbox in the lake's bucket: finished
-partitions, progress, errors, facts about the workers.
+partitions, progress, errors.
 
 Nothing is pickled: reading an object of a bucket must not run code. An error of one of our classes becomes an error of
 the same class, with its kind and fields.
@@ -195,14 +195,7 @@ class Failed:
     error: Exception
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """Facts about the cluster for the user: names and values."""
-
-    values: Mapping[str, str]
-
-
-Message: TypeAlias = PartitionResult | Progress | Failed | Facts
+Message: TypeAlias = PartitionResult | Progress | Failed
 
 
 class RemoteError(Exception):
@@ -243,10 +236,6 @@ class Outbox:
         """Sends the error that ends the job."""
         self.send({_MESSAGE_FIELD: "failed", "error": error_as_json(error)})
 
-    def facts(self, values: Mapping[str, str]) -> None:
-        """Sends facts about the cluster."""
-        self.send({_MESSAGE_FIELD: "facts", "values": dict(values)})
-
     def _number(self, report: StageReport) -> int:
         number = self._numbers.get(id(report))
         if number is None:
@@ -279,8 +268,6 @@ class Inbox:
                 return Progress(payload["stage"], payload["done"], payload["total"], payload["detail"])
             case "failed":
                 return Failed(error_from_json(payload["error"]))
-            case "facts":
-                return Facts(payload["values"])
         return None
 
 

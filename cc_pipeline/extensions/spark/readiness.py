@@ -4,38 +4,24 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import shutil
-import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from cc_pipeline.addresses import redact_address, scheme_of
 from cc_pipeline.checks.finding import Finding
-from cc_pipeline.children import neutral_environment, run
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError
 from cc_pipeline.extensions.spark.settings import SparkSettings
 from cc_pipeline.lake.published_file import check_extension
 from cc_pipeline.settings import PREFIX, Settings
-from cc_pipeline.workspace.workspace import limits_of
 
 #: Prefix of ``spark_master`` if tasks run in the driver's own process.
 LOCAL: Final = "local"
 #: Prefixes of addresses that ``spark-submit`` accepts.
 _MASTERS: Final = ("spark://", "yarn", "k8s://", LOCAL)
 
-#: Seconds to wait for a cluster's answer.
-_CONNECT_SECONDS: Final = 3.0
 _TOPIC: Final = "engine"
-#: The oldest Java for Spark 4, the version in the output of ``java -version``, and its maximum seconds.
-_MIN_JAVA: Final = 17
-_JAVA_VERSION: Final = re.compile(r'version "(?P<whole>(?P<major>\d{1,4})(?:\.(?P<minor>\d{1,4}))?[^"]{0,60})"')
-_JAVA_SECONDS: Final = 20.0
-#: The port of a standalone master, and of Kubernetes, where an address names none.
-_STANDALONE, _KUBERNETES = 7077, 443
 
 
 def check_ready(settings: Settings) -> None:
@@ -112,28 +98,11 @@ def find_problems(settings: Settings) -> Iterator[CcPipelineError]:
 
 
 def _find_java_problems() -> Iterator[EnvironmentFault]:
-    """Checks that the Java of ``spark-submit`` can be run, and is new enough."""
-    advice = "Install one (Debian: apt-get install openjdk-17-jre-headless), or name its folder in JAVA_HOME."
     java = str(Path(os.environ["JAVA_HOME"]) / "bin" / "java") if os.environ.get("JAVA_HOME") else "java"
     if shutil.which(java) is None:
-        yield EnvironmentFault(f"Spark needs Java {_MIN_JAVA} or newer, and there is no {java}", advice)
-        return
-    try:
-        java_process = run([java, "-version"], neutral_environment(), timeout=_JAVA_SECONDS)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        yield EnvironmentFault(f"Spark needs Java {_MIN_JAVA} or newer, and {java} cannot be run: {error}", advice)
-        return
-    version_match = _JAVA_VERSION.search((java_process.stderr + java_process.stdout).decode(errors="replace"))
-    if version_match is None:
         yield EnvironmentFault(
-            f"Spark needs Java {_MIN_JAVA} or newer, and {java} -version ends with status {java_process.returncode} "
-            "and names no version",
-            advice,
-        )
-    # Java 8 calls itself 1.8
-    elif int((version_match["minor"] or 0) if version_match["major"] == "1" else version_match["major"]) < _MIN_JAVA:
-        yield EnvironmentFault(
-            f"Spark needs Java {_MIN_JAVA} or newer, and {java} is Java {version_match['whole']}", advice
+            f"Spark needs Java 17 or newer, and there is no {java}",
+            "Install one (Debian: apt-get install openjdk-17-jre-headless), or name its folder in JAVA_HOME.",
         )
 
 
@@ -174,75 +143,12 @@ def spark_submit() -> Path:
 
 
 def engine_findings(settings: Settings) -> Iterator[Finding]:
-    """Findings about the engine of the settings; never raises. If the cluster has an address, one connection is opened,
-    and no request is sent.
-    """
-    if settings.engine != "spark":
-        yield Finding("ok", _TOPIC, f"{settings.engine}: this machine's own processes")
-        return
+    """Findings about the engine of the settings; never raises."""
     problems = list(find_problems(settings))
     for error in problems:
         text, advice = (error.problem, error.advice) if isinstance(error, EnvironmentFault) else (str(error), "")
         yield Finding("bad", _TOPIC, text, advice)
-    addresses = master_addresses(settings.settings_of(SparkSettings).master)
-    refusals = [reason for address in addresses if (reason := _refusal(*address)) is not None]
-    if addresses and len(refusals) == len(addresses):
-        yield Finding(
-            "bad",
-            _TOPIC,
-            f"the Spark cluster {settings.settings_of(SparkSettings).master} does not answer: {'; '.join(refusals)}",
-            f"Start it, or set {PREFIX}SPARK_MASTER to the address that its own page shows.",
-        )
-    elif not problems:
-        starter = f"jobs are started by {spark_submit()}"
-        answers = "answers" if addresses else "was not asked"
-        workers = f"{settings.settings_of(SparkSettings).workers:,} workers"
-        text = (
-            f"spark (experimental): {settings.settings_of(SparkSettings).master} {answers}, at most {workers}; "
-            f"{starter}"
-        )
-        yield Finding("ok", _TOPIC, text)
-    yield from _find_too_many_workers(settings)
-
-
-def master_addresses(master: str) -> list[tuple[str, int]]:
-    """The addresses of a cluster's masters; empty if they are not known (YARN) or are this machine."""
-    if master.startswith("k8s://"):
-        # An address without a scheme is one of https.
-        web = master.removeprefix("k8s://")
-        default, urls = _KUBERNETES, [web if "://" in web else f"https://{web}"]
-    elif master.startswith("spark://"):
-        default, urls = (
-            _STANDALONE,
-            [f"spark://{host_text}" for host_text in master.removeprefix("spark://").split(",")],
-        )
-    else:
-        return []
-    try:
-        addresses = [(parts.hostname, parts.port or default) for parts in map(urlsplit, urls)]
-    except ValueError:  # an invalid port
-        return []
-    return [(host, port) for host, port in addresses if host is not None]
-
-
-def _refusal(host: str, port: int) -> str | None:
-    """The reason why an address does not answer; ``None`` if it answers."""
-    try:
-        socket.create_connection((host, port), _CONNECT_SECONDS).close()
-    except (OSError, UnicodeError) as error:  # UnicodeError: the host name is too long
-        return f"{host}:{port}: {getattr(error, 'strerror', None) or error}"
-    return None
-
-
-def _find_too_many_workers(settings: Settings) -> Iterator[Finding]:
-    """A finding for more workers than parallel requests: each worker sends at least one request."""
-    limits = limits_of(settings)
-    if settings.settings_of(SparkSettings).workers >= limits.concurrency:
-        yield Finding(
-            "note",
-            _TOPIC,
-            f"{settings.settings_of(SparkSettings).workers:,} workers, and the home, each have a request under way, "
-            "and the "
-            f"source's budget is {limits.concurrency:,} at the same time",
-            f"Set {PREFIX}SPARK_WORKERS to less than {limits.concurrency:,}.",
-        )
+    if not problems:
+        spark = settings.settings_of(SparkSettings)
+        text = f"spark (experimental): {spark.master}, at most {spark.workers:,} workers; jobs are started by"
+        yield Finding("ok", _TOPIC, f"{text} {spark_submit()}")

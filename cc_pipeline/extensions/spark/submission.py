@@ -24,7 +24,6 @@ from cc_pipeline import children, interruption, progress
 from cc_pipeline.defs.partitions import ENGINE_TAG, StepContext
 from cc_pipeline.errors import EnvironmentFault, disk_trouble
 from cc_pipeline.extensions.spark.messages import (
-    Facts,
     Failed,
     Inbox,
     Mailbox,
@@ -46,10 +45,6 @@ from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.workspace.workspace import Workspace
 
 _CAPTURES: Final = "captures"
-#: Tag of a run with the cluster of its job. The UI shows it with the run and not in lists.
-JOB_TAG: Final = "dagster/cc_pipeline_spark_job"
-#: Tag of a run with the log file of its driver.
-LOG_TAG: Final = "dagster/cc_pipeline_spark_log"
 #: The warning at the beginning of each run's log.
 EXPERIMENTAL: Final = (
     "The engine spark is experimental: the driver runs on this host, without Spark Connect; the lake has to be on S3; "
@@ -130,7 +125,7 @@ def _make_by_job(
         _lock_job(settings.home) as lock,
         _job(context, workspace, partitions, tables, lock) as job,
     ):
-        for partition_result in job.partitions(context):
+        for partition_result in job.partitions():
             missing.pop((partition_result.crawl, partition_result.slug), None)
             yield partition_result
         job.settle()
@@ -169,8 +164,8 @@ class _Job:
         self.error: Exception | None = None
         self._reported_error: Exception | None = None
 
-    def partitions(self, context: StepContext) -> Iterator[PartitionResult]:
-        """Yields each finished partition, and forwards progress and facts."""
+    def partitions(self) -> Iterator[PartitionResult]:
+        """Yields each finished partition, and forwards progress."""
         inbox = Inbox()
         while (payload := self._next()) is not None:
             match inbox.read(payload):
@@ -180,9 +175,6 @@ class _Job:
                     progress.report(stage, done, total, detail)
                 case Failed(error):
                     self._reported_error = error
-                case Facts(values):
-                    for name, value in values.items():
-                        context.log.info(f"{name}: {value}")
 
     def _next(self) -> Payload | None:
         """The next message; ``None`` if the job has ended and no message is left."""
@@ -259,8 +251,7 @@ def _job(
             yield job
         finally:
             job.end()
-            tags = {ENGINE_TAG: "spark", JOB_TAG: launcher.address, LOG_TAG: str(log)}
-            context.instance.add_run_tags(context.run.run_id, tags)
+            context.instance.add_run_tags(context.run.run_id, {ENGINE_TAG: "spark"})
 
 
 def driver_log(context: StepContext, mail: Mailbox) -> Path:

@@ -26,9 +26,7 @@ from cc_pipeline.transport.rate_limiter import WAIT
 from cc_pipeline.workspace.workspace import Workspace
 
 #: Variables with the user's identity at the source.
-_IDENTITY_VARIABLES: Final = frozenset(
-    {f"{PREFIX}SOURCE_USER", f"{PREFIX}SOURCE_PASSWORD", f"{PREFIX}SOURCE_QUERY", f"{PREFIX}SOURCE_HOST"}
-)
+_IDENTITY_VARIABLES: Final = frozenset({f"{PREFIX}SOURCE_USER", f"{PREFIX}SOURCE_PASSWORD", f"{PREFIX}SOURCE_QUERY"})
 _FOLDER: Final = "cc-pipeline"
 
 
@@ -64,7 +62,7 @@ def open_task_workspace(settings_texts: Mapping[str, str], workers: int) -> Iter
     settings = replace(read_job_settings(settings_texts, home), budget=str(home / "budget.sqlite"))
     # A cluster waits less long than a user.
     wait = None if settings.wait is None else min(settings.wait, WAIT)
-    workspace = Workspace(replace(settings, rate_shares=settings.rate_shares * workers, wait=wait))
+    workspace = Workspace(replace(settings, rate_shares=workers, wait=wait))
     _clear(home / "scratch")
     try:
         yield workspace

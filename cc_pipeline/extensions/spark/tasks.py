@@ -31,7 +31,7 @@ from cc_pipeline.extraction.parsed_pages import build_parse_options, spill_pages
 from cc_pipeline.lake.files import WrittenRows, write_rows
 from cc_pipeline.lake.ordered import OrderedRows
 from cc_pipeline.lake.slice import PAGE_TABLES
-from cc_pipeline.records.asks import count_asks
+from cc_pipeline.records.ask_counts import count_asks
 from cc_pipeline.records.fetch import Planned, RecordsResult, fetch_planned
 from cc_pipeline.records.file_leases import stop_note
 from cc_pipeline.records.locations import LocationCollector
@@ -103,7 +103,7 @@ class FetchJob(Job):
 
     options: RecordOptions
     plan: str
-    asked_at: datetime
+    ask_time: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ def fetch_task(job: FetchJob, number: int, count: Count) -> FetchTaskResult:
         name = _name(job, number)
         result = fetch_planned(
             Planned(captures.to_batches(), located_places, held_rows.to_batches(), leftover_rows.to_batches()),
-            Order(job.crawl, name, job.plan, job.options, job.asked_at),
+            Order(job.crawl, name, job.plan, job.options, job.ask_time),
             workspace.archives(job.crawl),
             storage,
             keep=rows.add,
@@ -225,8 +225,8 @@ def _name(job: Job, number: int) -> str:
     return f"{job.commit}-{number:06d}-{uuid.uuid4().hex[:12]}"
 
 
-def _count_rows(rows: OrderedRows, job: FetchJob, are_counted: bool) -> Iterator[pa.RecordBatch]:
-    return (count_asks(batch, job.asked_at, are_counted=are_counted) for batch in rows.batches())
+def _count_rows(rows: OrderedRows, job: FetchJob, is_source_sound: bool) -> Iterator[pa.RecordBatch]:
+    return (count_asks(batch, job.ask_time, is_source_sound=is_source_sound) for batch in rows.batches())
 
 
 def _write(workspace: Workspace, job: Job, rows: Callable[[], Iterator[pa.RecordBatch]], name: str) -> Written:

@@ -14,7 +14,7 @@ from cc_pipeline_tests.documents.news import htmldate_day, news_pages, same_name
 from cc_pipeline_tests.documents.pages import page
 
 pytestmark = needs_corpus
-OPTIONS = ParseOptions(main_content="none", language=False, text_simhash=False)
+OPTIONS = ParseOptions(main_content=False, language=False, text_simhash=False)
 
 
 @pytest.fixture(scope="module")

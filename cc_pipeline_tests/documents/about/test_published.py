@@ -107,11 +107,6 @@ def test_an_address_says_the_day_of_a_moment_in_utc_and_overrules_nothing(stated
     assert found["published_day"] == day
 
 
-def test_a_number_in_an_address_is_not_the_day() -> None:
-    found = row(ld(article(datePublished="2019-12-27")), url="https://example.com/2019/12/10-best-phones/")
-    assert (found["published_from"], found["published_day"]) == ("json-ld", date(2019, 12, 27))
-
-
 def test_the_day_is_the_one_that_is_written_and_the_moment_is_utc() -> None:
     found = row(ld(article(datePublished="2024-03-05T22:30:00-05:00")))
     assert found["published"] == datetime(2024, 3, 6, 3, 30, tzinfo=UTC)
@@ -184,10 +179,3 @@ def test_nothing_is_later_than_the_fetch() -> None:
     assert read_stated_date((WHEN + timedelta(days=3)).isoformat(), WHEN) is None
     assert read_stated_date("1066-10-14", None) is None
     assert read_stated_date(20240305, WHEN) is None
-
-
-def test_page_text_says_the_same() -> None:
-    parsed = parse_page(page(f"<title>t</title>{LD}<meta name=author content='Jane Doe'><link rel=canonical href=/c>"))
-    assert parsed.text is not None
-    for name in ("published", "author", "canonical_url"):
-        assert parsed.text[name] == parsed.metadata[name] is not None

@@ -14,70 +14,44 @@ def row(head: str = "", headers: tuple[tuple[str, str], ...] = (), **more: Any) 
     return dict(parse_page(page(f"<title>t</title>{head}", headers=headers, **more)).metadata)
 
 
-def rule(source: str, bot: str | None, *directives: str) -> dict[str, Any]:
-    return {"source": source, "bot": bot, "directives": list(directives)}
+def tag(name: str, content: str) -> str:
+    return f'<meta name="{name}" content="{content}">'
 
 
 @pytest.mark.parametrize(
     ("head", "headers", "rules", "for_all"),
     [
-        (
-            '<meta name="robots" content="NOINDEX, nofollow">',
-            (),
-            [rule("meta", None, "noindex", "nofollow")],
-            ["noindex", "nofollow"],
-        ),
-        ('<meta name="ROBOTS" content="none">', (), [rule("meta", None, "none")], ["noindex", "nofollow"]),
-        (
-            '<meta name="robots" content="noai, noimageai">',
-            (),
-            [rule("meta", None, "noai", "noimageai")],
-            ["noai", "noimageai"],
-        ),
-        (
-            '<meta name="robots" content="noindex;nofollow noarchive">',
-            (),
-            [rule("meta", None, "noindex", "nofollow", "noarchive")],
-            ["noindex", "nofollow", "noarchive"],
-        ),
-        (
-            '<meta name="robots" content="max-snippet: -1, max-image-preview:large">',
-            (),
-            [rule("meta", None, "max-snippet:-1", "max-image-preview:large")],
-            ["max-snippet:-1", "max-image-preview:large"],
-        ),
-        ('<meta name="googlebot-news" content="noindex">', (), [rule("meta", "googlebot-news", "noindex")], None),
-        ('<meta name="CCBot" content="nofollow">', (), [rule("meta", "ccbot", "nofollow")], None),
-        ('<meta name="google" content="notranslate">', (), [rule("meta", "google", "notranslate")], None),
-        ('<meta name="google-site-bot" content="verification text">', (), None, None),
-        ('<meta name="robots" content="">', (), None, None),
-        ("", (("X-Robots-Tag", "noindex"),), [rule("header", None, "noindex")], ["noindex"]),
+        (tag("robots", "NOINDEX, nofollow"), (), ["meta *: noindex, nofollow"], "noindex, nofollow"),
+        (tag("ROBOTS", "none"), (), ["meta *: none"], "noindex, nofollow"),
+        (tag("robots", "noai, noimageai"), (), ["meta *: noai, noimageai"], "noai, noimageai"),
+        (tag("robots", "noindex;nofollow all"), (), ["meta *: noindex, nofollow, all"], "noindex, nofollow, all"),
+        (tag("robots", "max-snippet: -1, b:c"), (), ["meta *: max-snippet:-1, b:c"], "max-snippet:-1, b:c"),
+        (tag("googlebot-news", "noindex"), (), ["meta googlebot-news: noindex"], None),
+        (tag("CCBot", "nofollow"), (), ["meta ccbot: nofollow"], None),
+        (tag("google", "notranslate"), (), ["meta google: notranslate"], None),
+        (tag("google-site-bot", "verification text"), (), None, None),
+        (tag("robots", ""), (), None, None),
+        ("", ("noindex",), ["header *: noindex"], "noindex"),
         (
             "",
-            (("X-Robots-Tag", "googlebot: nofollow"), ("x-robots-tag", "otherbot: noindex, nofollow")),
-            [rule("header", "googlebot", "nofollow"), rule("header", "otherbot", "noindex", "nofollow")],
+            ("googlebot: nofollow", "otherbot: noindex, nofollow"),
+            ["header googlebot: nofollow", "header otherbot: noindex, nofollow"],
             None,
         ),
         (
             "",
-            (("X-Robots-Tag", "noarchive, unavailable_after: Wed, 25 Jun 2025 15:00:00 PST"),),
-            [rule("header", None, "noarchive", "unavailable_after:wed, 25 jun 2025 15:00:00 pst")],
-            ["noarchive", "unavailable_after:wed, 25 jun 2025 15:00:00 pst"],
+            ("noarchive, unavailable_after: Wed, 25 Jun 2025 15:00:00 PST",),
+            ["header *: noarchive, unavailable_after:wed, 25 jun 2025 15:00:00 pst"],
+            "noarchive, unavailable_after:wed, 25 jun 2025 15:00:00 pst",
         ),
-        (
-            '<meta name="robots" content="index">',
-            (("X-Robots-Tag", "noai"),),
-            [rule("header", None, "noai"), rule("meta", None, "index")],
-            ["noai", "index"],
-        ),
+        (tag("robots", "index"), ("noai",), ["header *: noai", "meta *: index"], "noai, index"),
         ("", (), None, None),
     ],
 )
-def test_robots(
-    head: str, headers: tuple[tuple[str, str], ...], rules: list[dict[str, Any]] | None, for_all: list[str] | None
-) -> None:
-    found = row(head, headers)
-    assert (found["robots"], found["robots_directives"]) == (rules, for_all)
+def test_robots(head: str, headers: tuple[str, ...], rules: list[str] | None, for_all: str | None) -> None:
+    found = row(head, tuple(("X-Robots-Tag", value) for value in headers))
+    read = [f"{each['source']} {each['bot'] or '*'}: {', '.join(each['directives'])}" for each in found["robots"] or ()]
+    assert (read or None, ", ".join(found["robots_directives"] or ()) or None) == (rules, for_all)
 
 
 @pytest.mark.parametrize(("said", "meant"), [("1", True), ("0", False), ("yes", None), ("", None)])

@@ -102,7 +102,7 @@ def nested(tag: str, count: int) -> str:
     ids=range(8),
 )
 def test_what_is_beyond_a_bound_is_cut_and_flagged(markup: str) -> None:
-    parsed = parse_page(page(f"<title>t</title>{markup}"), ParseOptions(main_content="none", text_simhash=False))
+    parsed = parse_page(page(f"<title>t</title>{markup}"), ParseOptions(main_content=False, text_simhash=False))
     assert "facts_cut" in parsed.metadata["flags"]
     assert parsed.metadata["content"]["title"] == "t"
     size = sum(len(each["value"]) for each in parsed.metadata["structured"] or ())

@@ -102,21 +102,6 @@ def test_atom_as_the_2012_document() -> None:
     assert entry["content"]["links"][0]["href"] == "https://example.org/blog/y"
 
 
-def test_truncated_rss_keeps_its_items() -> None:
-    cut = RSS[: RSS.index("</channel>")]
-    parsed = _parse(cut, truncated="length")
-    assert len(parsed.feed_items) == 2
-    assert "feed_malformed" in parsed.metadata["flags"]
-    document = metadata_object(parsed.metadata)
-    assert (len(document["content"]["items"]), document["download_truncated"]) == (2, True)
-
-
-def test_text_of_a_feed_is_what_it_says_in_order() -> None:
-    text = _parse(RSS).text
-    assert text is not None
-    assert text["text"] == "The & Feed About News First Short A B Long link"
-
-
 def test_texts_of_a_feed_are_read_as_those_of_a_page() -> None:
     """miniflux/v2#1381, and half of all real feeds: markup in titles and descriptions."""
     body = "&lt;p&gt;It&amp;#8217;s the end.&lt;/p&gt;&lt;p&gt;Next &lt;a href='x'&gt;one&lt;/a&gt;.&lt;/p&gt;"
@@ -191,24 +176,6 @@ def test_entity_bombs_and_external_entities_stay_text(bomb: str) -> None:
         assert "root:" not in feed.title.value
 
 
-def test_short_declared_entities_and_html_names_are_read() -> None:
-    feed = parse_feed(
-        '<!DOCTYPE rss [<!ENTITY site "Example">]><rss><channel><title>&site;&nbsp;&copy; A & B &bogus;</title>'
-        "</channel></rss>",
-        Limits(),
-    )
-    assert feed is not None
-    assert feed.title is not None
-    assert feed.title.value == "Example\u00a0© A & B &bogus;"
-
-
-def test_numeric_references_to_no_character_are_replaced() -> None:
-    feed = parse_feed("<rss><channel><title>a&#xD800;b&#0;c&#x110000;&#65;&#x3c;</title></channel>", Limits())
-    assert feed is not None
-    assert feed.title is not None
-    assert feed.title.value == "a\ufffdb\ufffdc\ufffdA<"
-
-
 def test_texts_over_the_limit_are_cut_and_those_repeated_share_it() -> None:
     media = "<media:description>about</media:description>" + "<media:content url='a.jpg'/>" * 10
     item = f"<item><title>title</title><description>{'told' * 40}</description>{media}</item>"
@@ -238,16 +205,6 @@ def test_items_over_the_limit_are_cut() -> None:
     feed = parse_feed("<rss><channel>" + "<item/>" * 50 + "</channel></rss>", Limits(feed_items=5))
     assert feed is not None
     assert (len(feed.items), feed.flags) == (5, {"items_cut"})
-
-
-@pytest.mark.parametrize(
-    "kind", ["application/xml", "application/mathml+xml", "text/html; charset=utf-8", "text/x", "html"]
-)
-@pytest.mark.parametrize("name", ["title", "summary", "content"])
-def test_texts_that_happen_to_decode_stay_as_they_are(name: str, kind: str) -> None:
-    entry = f'<entry><id>1</id><{name} type="{kind}">Rock</{name}></entry>'
-    item = _parse(f'<feed xmlns="http://www.w3.org/2005/Atom">{entry}</feed>').feed_items[0]
-    assert "Rock" in (item["title"], item["description"], item["content"])
 
 
 def test_only_content_of_other_media_types_is_base64() -> None:

@@ -1,9 +1,6 @@
-"""The main content of generated pages: furniture left out, lists kept, ``auto``, Markdown."""
+"""The main content of generated pages: furniture left out, lists kept, Markdown."""
 
 from __future__ import annotations
-
-from dataclasses import replace
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,17 +8,12 @@ from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.html import content, model
 from cc_pipeline.documents.html.content import (
-    Extractor,
-    MainContent,
-    extract,
     main_content,
 )
 from cc_pipeline.documents.html.content_selection import content_of
-from cc_pipeline.documents.html.features import holders, nearest, take_neighbours, windows
 from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.documents.parse import parse_page
-from cc_pipeline.settings import EXTRACTORS
-from cc_pipeline_tests.documents.pages import page, read, tables_of
+from cc_pipeline_tests.documents.pages import page, tables_of
 
 SENTENCES = [
     f"Sentence {number} tells of the river, the old mill beside it and the people who crossed the bridge in spring, "
@@ -40,51 +32,20 @@ LIST = (
 
 
 def test_furniture_around_an_article_is_left_out() -> None:
-    found = main_content(ARTICLE, "fast") or ""
+    found = main_content(ARTICLE) or ""
     assert found.split("\n") == [*SENTENCES, "More in the archive of the town, which opens at noon each day."]
 
 
 def test_what_is_no_article_is_kept_whole() -> None:
-    assert (main_content(LIST, "fast") or "").count("EUR") == 40
+    assert (main_content(LIST) or "").count("EUR") == 40
 
 
 def test_a_list_of_articles_keeps_its_headlines() -> None:
     teasers = "".join(
         f"<div><h2><a href='/{n}'>Headline {n}</a></h2><p>{sentence}</p></div>" for n, sentence in enumerate(SENTENCES)
     )
-    for extractor in ("fast", "auto"):
-        found = main_content(f"<html><body><h1>Home</h1>{teasers}</body></html>", extractor) or ""
-        assert found.count("Headline") == len(SENTENCES)
-        assert found.count("Sentence") == len(SENTENCES)
-
-
-def extracted(markup: str, extractor: Extractor, *, with_markdown: bool = False) -> MainContent:
-    return extract(read(markup, "https://example.org/a/b"), markup, extractor, with_markdown=with_markdown)
-
-
-def test_others_are_asked_about_a_page_in_doubt_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    texts = [" ".join(f"word{number}of{each}" for number in range(30)) for each in range(6)]
-
-    def by_trafilatura(markup: str) -> str:
-        asked.append(markup)
-        return texts[3]
-
-    monkeypatch.setattr(content, "_trafilatura_text", by_trafilatura)
-    assert extracted(ARTICLE, "auto") == extracted(ARTICLE, "fast")
-    assert not asked
-    monkeypatch.setattr(content, "likelihoods", lambda tables, _: np.full(len(tables.blocks.chars), 0.35, np.float32))
-    monkeypatch.setattr(content, "_resiliparse_text", lambda _: "\n".join(texts[3:5]))
-    markup = f"<body>{''.join(f'<p>{text}' for text in texts)}"
-    assert extracted(markup, "fast").text == "\n".join(texts[3:5])
-    assert extracted(markup, "auto").text == texts[3]
-    assert asked == [markup]
-    assert extracted(markup + " " * 2_000_001, "auto") == extracted(markup, "fast")
-    assert asked == [markup]
-    # and nobody believes one that lost most of what the others have
-    monkeypatch.setattr(content, "likelihoods", lambda tables, _: np.full(len(tables.blocks.chars), 0.55, np.float32))
-    monkeypatch.setattr(content, "_resiliparse_text", lambda _: "\n".join(texts[:5]))
-    assert extracted(markup, "auto").text == "\n".join(texts[:5])
+    found = main_content(f"<html><body><h1>Home</h1>{teasers}</body></html>", "fast") or ""
+    assert found.count("Headline") == found.count("Sentence") == len(SENTENCES)
 
 
 LISTED = f"<ul>{''.join(f'<li>{sentence}</li>' for sentence in SENTENCES[6:])}</ul>"
@@ -109,7 +70,7 @@ def test_what_an_article_consists_of_is_kept_and_boilerplate_is_not(name: str) -
     links = "".join(f"<li><a href=/{n}>Headline {n} of another page</a></li>" for n in range(6))
     for around in AROUND:
         body = around.format(f"<h1>The mill</h1>{PARAGRAPHS[:900]}</p>{UNITS[name]}{beside}{PARAGRAPHS}")
-        found = main_content(f"<html><title>The mill</title>{body}<aside><ul>{links}</ul></aside></html>", "fast") or ""
+        found = main_content(f"<html><title>The mill</title>{body}<aside><ul>{links}</ul></aside></html>") or ""
         wanted = LexborHTMLParser(UNITS[name].replace("<rt>kan</rt>", "").replace("<rt>ji</rt>", ""))
         assert wanted.body
         assert set(wanted.body.text(separator=" ").split()) <= set(found.split()) | {"\u6f22", "\u5b57", ","}
@@ -181,60 +142,16 @@ def test_boxes_are_taken_out_where_they_are_small(within: str, out: bool) -> Non
     assert (first.strip() not in found) == out
 
 
-@pytest.mark.parametrize("markup", [ARTICLE, LIST, "<p>x", "<p>x<p>y"])
-def test_what_lies_around_a_block_is_what_plain_loops_find(markup: str) -> None:
-    seen = tables_of(markup)
-    element, count = seen.elements, len(seen.blocks.chars)
-    chain = holders(seen)
-    near = np.stack(take_neighbours(np.arange(count, dtype=np.float32)), 1).tolist()
-    low, high = windows(count, np.array([1, 4]))
-    is_even = np.arange(len(element.tag)) % 2 == 0
-    expected: list[int] = []
-    for row, parent in enumerate(element.parent.tolist()):
-        expected.append(row if is_even[row] else expected[parent] if parent >= 0 else -1)
-    assert nearest(seen, is_even).tolist() == expected
-    for block in range(count):
-        row = int(seen.blocks.element[block])
-        for found in chain[:, block].tolist():
-            assert found == row
-            row = int(element.holder[element.parent[row]]) if row else 0
-        assert near[block] == [at if 0 <= at < count else -1 for at in (block + by for by in (-3, -2, -1, 1, 2, 3))]
-        for column, reach in enumerate((1, 4)):
-            within = [at for at in range(count) if abs(at - block) <= reach]
-            assert [*range(low[block, column], high[block, column])] == within
-
-
-def test_a_shadow_tree_is_read() -> None:
-    shadow = f"<body><x-post><template shadowrootmode=open><div>{PARAGRAPHS}</div></template></x-post></body>"
-    assert (main_content(shadow, "fast") or "").split("\n") == SENTENCES
-
-
 def test_main_content_has_its_bound() -> None:
     cut = ParseOptions(limits=Limits(text_chars=500), markdown=True)
-    for extractor in get_args(Extractor):
-        parsed = parse_page(page(ARTICLE), replace(cut, main_content=extractor))
+    # title and description are in the text too
+    told = f"<title>{'title ' * 200}</title><meta name=description content='{'told ' * 200}'><p>body"
+    for markup in (ARTICLE, told):
+        parsed = parse_page(page(markup), cut)
         assert parsed.text is not None
-        assert all(len(parsed.text[name] or "") <= 500 for name in ("main_content", "main_content_markdown", "text"))
+        for name in ("title", "description", "text", "main_content", "main_content_markdown"):
+            assert len(parsed.text[name] or "") <= 500
         assert parsed.metadata["flags"] == ["text_cut"]
-        # title and description are in the text too
-        told = f"<title>{'title ' * 200}</title><meta name=description content='{'told ' * 200}'><p>body"
-        parsed = parse_page(page(told), replace(cut, main_content=extractor))
-        assert parsed.text is not None
-        assert all(len(parsed.text[name]) <= 500 for name in ("title", "description", "text"))
-        assert parsed.metadata["flags"] == ["text_cut"]
-
-
-@pytest.mark.parametrize("extractor", ["fast", "quality"])
-def test_markdown_on_request(extractor: Extractor) -> None:
-    found = extracted(ARTICLE, extractor, with_markdown=True)
-    assert found.markdown is not None
-    assert "[the archive](https://example.org/about?a=1&b=2)" in found.markdown
-    assert SENTENCES[3] in found.markdown
-    assert "Advertisement" not in found.markdown
-    assert extracted(ARTICLE, extractor).markdown is None
-    row = parse_page(page(ARTICLE), ParseOptions(main_content=extractor, markdown=True)).text
-    assert row is not None
-    assert row["main_content_markdown"]
 
 
 def test_markdown_has_the_addresses_of_the_links() -> None:
@@ -249,31 +166,11 @@ def test_markdown_has_the_addresses_of_the_links() -> None:
 @pytest.mark.parametrize("markup", ["", "<p>", "<body></body>", "<p>&nbsp;</p>", "<a href=x>" * 50, "\x00"])
 def test_pages_without_content(markup: str) -> None:
     assert (main_content(markup, "fast") or "").strip("\ufffd") == ""
-    assert extracted(markup, "auto").extractor
 
 
 def test_many_blocks_are_kept_as_they_are() -> None:
     markup = "<html><body><nav>menu</nav>" + "<p>word" * model.MAX_BLOCKS + "</body></html>"
-    assert main_content(markup, "fast") == "\n".join(["menu", *["word"] * model.MAX_BLOCKS])
-
-
-def test_settings_offer_what_the_extractors_are() -> None:
-    assert set(EXTRACTORS) == set(get_args(Extractor))
-
-
-@pytest.mark.parametrize("extractor", ["fast", "auto", "quality"])
-def test_markdown_has_what_the_page_has(extractor: Extractor) -> None:
-    formula = "<math><mi>x</mi><annotation encoding='application/x-tex'>a_1*b_2</annotation></math>"
-    more = f"<p>{SENTENCES[0]} So <span>{formula}</span> is said, by 10<sup>6</sup> people.</p>"
-    table = "<table><tr><th>Mill</th><th>Built</th></tr><tr><td>Old mill</td><td>1720</td></tr></table>"
-    code = f"<p>{SENTENCES[1]}</p><pre><code class='language-c'>int a;\n\n\nint b;</code></pre>{table}"
-    article = ARTICLE.replace("<p>More in", f"{more}{code}<p>{SENTENCES[2]}</p><p>More in")
-    parsed = parse_page(page(article), ParseOptions(main_content=extractor, markdown=True))
-    found = (parsed.text or {})["main_content_markdown"]
-    assert "So $a_1*b_2$ is said, by 10<sup>6</sup> people." in found
-    assert "```c\nint a;\n\n\nint b;\n```" in found
-    assert "| Mill | Built |\n| --- | --- |\n| Old mill | 1720 |" in found
-    assert "Advertisement" not in found
+    assert main_content(markup) == "\n".join(["menu", *["word"] * model.MAX_BLOCKS])
 
 
 def test_markdown_is_written_of_text_with_control_characters() -> None:
@@ -284,28 +181,19 @@ def test_markdown_is_written_of_text_with_control_characters() -> None:
     assert parsed.metadata["flags"] is None
 
 
-@pytest.mark.parametrize(("extractor", "broken"), [("fast", "likelihoods"), ("quality", "_trafilatura_text")])
-def test_a_library_that_fails_on_a_page_costs_its_main_content_alone(
-    extractor: Extractor, broken: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_fails_on_a_page_costs_its_main_content_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a library's own fault")
 
-    monkeypatch.setattr(content, broken, fail)
-    parsed = parse_page(page(ARTICLE), ParseOptions(main_content=extractor, markdown=True))
+    monkeypatch.setattr(content, "likelihoods", fail)
+    parsed = parse_page(page(ARTICLE), ParseOptions(markdown=True))
     assert parsed.text is not None
     assert parsed.text["text"].startswith("The mill")
     assert (parsed.text["main_content"], len(parsed.links)) == (None, 3)
     assert parsed.metadata["flags"] == ["main_content_left_out"]
-
-
-def test_auto_and_markdown_fall_back_where_a_library_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise RuntimeError("a library's own fault")
-
-    monkeypatch.setattr(content, "_trafilatura_text", fail)
-    assert "EUR" in (main_content(LIST, "auto") or "")
+    monkeypatch.undo()
     monkeypatch.setattr(content, "_write_markdown", fail)
-    found = extracted(ARTICLE, "fast", with_markdown=True)
-    assert (found.markdown, found.is_complete) == (None, False)
-    assert found.text is not None
+    parsed = parse_page(page(ARTICLE), ParseOptions(markdown=True))
+    assert parsed.text is not None
+    assert (parsed.text["main_content_markdown"], parsed.metadata["flags"]) == (None, ["main_content_left_out"])
+    assert SENTENCES[3] in parsed.text["main_content"]

@@ -47,6 +47,25 @@ def test_odd_srcsets(srcset: str) -> None:
     assert hrefs == (["a"] if "a" in srcset else [])
 
 
+def test_a_srcset_has_no_more_pictures_than_its_bound() -> None:
+    assert len(found(f"<img srcset='{'a, ' * 65}'>")) == 64
+
+
+@pytest.mark.parametrize(
+    ("base", "url", "flags"),
+    [
+        ("https://b.example/".ljust(2_047, "b") + "/", "b/x", None),
+        ("https://b.example/".ljust(2_048, "b") + "/", "/dir/x", ["base_unusable"]),
+        ("mailto:a@b.example", "/dir/x", ["base_unusable"]),
+        ("http://[", "/dir/x", ["base_unusable"]),
+    ],
+)
+def test_a_base_counts_up_to_its_bound_if_it_has_a_host(base: str, url: str, flags: list[str] | None) -> None:
+    parsed = parse_page(page(f"<base href='{base}'><a href=x>x</a>"))
+    assert (parsed.links[0].url or "").endswith(url)
+    assert parsed.metadata["flags"] == flags
+
+
 def test_a_page_has_as_many_links_as_the_limit_whatever_their_kind() -> None:
     parsed = parse_page(page("<img srcset='a, b, c, d'>" * 10_000))
     assert len(parsed.links) == 20_000
@@ -68,16 +87,6 @@ def test_tables_have_all_of_them_and_the_2012_document_its_own() -> None:
     document = metadata_object(parsed.metadata, parsed.links)["content"]["links"]
     assert [(link["type"], link["href"]) for link in nested] == [("a", "a.html"), ("img", "i.png")]
     assert [link["type"] for link in document] == ["a", "img"]
-
-
-def test_a_feed_s_items_nest_the_links_of_2012() -> None:
-    content = f"<content:encoded><![CDATA[{MARKUP}]]></content:encoded>"
-    space = "http://purl.org/rss/1.0/modules/content/"
-    feed = f"<rss xmlns:content='{space}'><channel><item><title>T</title>{content}</item></channel></rss>"
-    parsed = parse_page(page(feed, mime="application/rss+xml"))
-    nested = parsed.metadata["content"]["items"][0]["content"][0]["links"]
-    assert [link["type"] for link in nested] == ["a", "img"]
-    assert {link.attribute for link in parsed.links} == {"href", "src", "srcset", "action", "poster", "data"}
 
 
 def test_hosts_have_the_index_s_form_beside_the_one_that_is_shown() -> None:

@@ -10,7 +10,6 @@ import pytest
 from cc_pipeline.documents.html import model
 from cc_pipeline.documents.html.tables import Tables
 from cc_pipeline_tests.documents.html.test_walk import TOKENS
-from cc_pipeline_tests.documents.layouts import layouts
 from cc_pipeline_tests.documents.pages import read, tables_of
 
 #: What an article has, beside what is odd.
@@ -46,11 +45,6 @@ def test_an_element_of_a_block_that_comes_to_nothing_holds_none() -> None:
     seen = tables_of("<p>text<pre> <b> </b></pre>")
     assert seen.elements.last.max() == len(seen.blocks.chars) == 1
     assert_same(seen, "")
-
-
-def test_it_does_so_on_whole_pages() -> None:
-    for page in layouts(1):
-        assert_same(tables_of(page.markup), "A title")
 
 
 def test_tables_and_trees_that_do_not_fit_are_refused() -> None:

@@ -8,17 +8,16 @@ import resource
 import pytest
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from cc_pipeline import compiled
 from cc_pipeline.documents.html import walk as walks
-from cc_pipeline.documents.html.links import links_plainly
-from cc_pipeline.documents.html.marks import WalkedPage, WalkLimits, WalkOptions
-from cc_pipeline.documents.html.tags import HINT, INSIDE_BIT, NUMBER, TAGS
+from cc_pipeline.documents.html.links import linking
+from cc_pipeline.documents.html.marks import Linking, Mark, WalkLimits, WalkOptions
+from cc_pipeline.documents.html.urls import browser_resolver
 from cc_pipeline.documents.html.walk import walk_compiled, walk_plainly
 from cc_pipeline.documents.page import ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline_tests.corpus import needs_corpus
 from cc_pipeline_tests.documents.gold import gold_articles
-from cc_pipeline_tests.documents.pages import page, read, tables_of
+from cc_pipeline_tests.documents.pages import page, read
 
 SHADOW = "<template shadowrootmode={}>in <a href=s>shadow</a></template>"
 
@@ -143,77 +142,35 @@ def test_blocks(markup: str, expected: list[str]) -> None:
     assert found == expected
 
 
-def test_columns() -> None:
-    document = read(
-        "<body class=has-sidebar><nav id=topMenu><a href=/x>Go, on.</a></nav>"
-        "<ul class='postContent x'><li><p>Yes | <b>No</b> 12</p><img></li></ul>"
-    )
-    found, tree = document.tables, document.tree
-    assert found is not None and tree is not None
-    elements, blocks = found.elements, found.blocks
-    assert [TAGS[tag] for tag in elements.tag] == ["body", "nav", "a", "ul", "li", "p", "b", "img"]
-    assert elements.parent.tolist() == [-1, 0, 1, 0, 3, 4, 5, 4]
-    assert list(zip(elements.first, elements.last, strict=True))[:7] == [
-        (0, 2), (0, 1), (0, 1), (1, 2), (1, 2), (1, 2), (1, 2)
-    ]  # fmt: skip
-    assert elements.hints[0] == HINT["sidebar"] | HINT["beside"]
-    assert elements.above[2] == HINT["nav"]
-    assert elements.above[7] == HINT["content"]
-    assert elements.inside[2] == INSIDE_BIT["nav"] | INSIDE_BIT["link"]
-    assert elements.inside[6] == INSIDE_BIT["list"] | INSIDE_BIT["item"]
-    assert found.text == "Go, on.\nYes | No 12"
-    assert blocks.element.tolist() == [1, 5]
-    assert blocks.kind.tolist() == [0, NUMBER["p"]]
-    assert blocks.linked.tolist() == [7, 0]
-    assert blocks.strong.tolist() == [0, 3]  # with the space before it
-    for name, expected in (
-        ("words", [2, 4]),
-        ("commas", [1, 0]),
-        ("ends", [1, 0]),
-        ("signs", [0, 1]),
-        ("digits", [0, 2]),
-    ):
-        assert getattr(blocks, name).tolist() == expected, name
-    nodes = {node.mem_id: node.tag for node in tree.css("body, body *")}
-    assert [nodes[address] for address in found.address.tolist()] == [TAGS[tag] for tag in elements.tag]
-
-
-def test_same_path() -> None:
-    found = tables_of("<ul><li class=a><b>x</b><li class=a><b>y</b><li class=b><b>z</b></ul><x-y>1</x-y><x-z>2</x-z>")
-    path = {TAGS[tag] + str(row): int(found.path[row]) for row, tag in enumerate(found.elements.tag)}
-    assert path["li2"] == path["li4"] != path["li6"]
-    assert path["b3"] == path["b5"] != path["b7"]
-    assert path["?8"] != path["?9"]
-
-
 # fmt: off
 # ruff: noqa: E501
 TOKENS = (
-    "<p>", "</p>", "<div class='postContent x'>", "</div>", "<a href=x>", "</a>", "<b>", "</b>", "<br>", "<br>", "<br/>",
-    "<pre>", "</pre>", "<ul id=nav-Menu>", "<li>", "</ul>", "<table><tr><td>", "<td>", "</table>", "<img>", "<hr>", " ",
-    "  \n", "\n", "text", "Two, words.", "7 | \u201cx\u201d", "\u6f22\u5b57\u3002", "\xa0", "\u3000", "R\xc9SUM\xc9", "\x1c", "\U0001f600",
-    "<template shadowrootmode=open>", "<template>", "</template>", "<ruby>", "<rt>", "</ruby>", "<svg>", "</svg>",
-    "<math>", "<annotation-xml>", "</math>", "<script type=math/tex>x</script>", "<style>s</style>", "<i hidden>", "</i>",
+    "<p>", "</p>", "<div class='postContent x'>", "</div>", "<a href=x>", "</a>", "<b>", "</b>", "<br>", "<br/>", "<pre>",
+    "</pre>", "<ul id=nav-Menu>", "<li>", "</ul>", "<table><tr><td>", "<td>", "</table>", "<img>", "<hr>", " ", "  \n", "\n",
+    "text", "Two, words.", "7 | \u201cx\u201d", "\u6f22\u5b57\u3002", "\xa0", "\u3000", "R\xc9SUM\xc9", "\x1c", "\U0001f600",
+    "<template shadowrootmode=open>", "<template>", "</template>", "<ruby>", "<rt>", "</ruby>", "<svg>", "</svg>", "<math>",
+    "<annotation-xml>", "</math>", "<script type=math/tex>x</script>", "<style>s</style>", "<i hidden>", "</i>",
     "<span style='a:b; display: none'>", "</span>", "<dialog>", "<dialog open>", "</dialog>", "<x-y class=AD>", "</x-y>",
-    "<h2 role=navigation>", "</h2>", "<i class='x\x1cmw-editsection'>", "<i class='x\x0bmw-editsection\ty'>", "<blockquote>", "</blockquote>", "<!-- c -->", "<noscript>", "</noscript>",
-    "<select>", "<option>", "</select>", "<frameset>", "<body class=sidebar hidden>", "&#0;", "&#xd800;", "<title>t</title>",
-    "<iframe>x</iframe>", "<figure itemprop=articleBody>", "</figure>", "<li class='" + "\xe9" * 300 + "comment'>",
-    "<a href=x>", "<a href='#in'>", "<a hidden href=' y' rel=AUTHOR>", "</a>", "<area href=z>", "<img src=i srcset='j 1x, k 2x'>",
-    "<img srcset=l>", "<form action=f>", "</form>", "<video src=v poster=p>", "</video>", "<object data=d>", "</object>",
-    "<source src=s srcset=t>", "<meta name=n content=c>", "<meta property='og:x y' content=''>", "<title>T </title>", "<title></title>",
-    "<base href=b>", "<html lang=en a=1 b=22222 c>", "<script src=s type='application/ld+json '>{}</script>",
-    "<script type='application/LD+JSON'>\u6f22</script>", "<style>s</style>", "<svg><style>", "<svg><script>", "<svg><title>",
-    "</style>", "</svg>", "<noscript>", "</noscript>", "<iframe src=q>x</iframe>", "<template>", "</template>", "<p class='x byLine'>",
-    "<p class=x>", "<b id=the-Author itemprop=name>", "</b>", "<h1 typeof=T>", "</h1>", "<time datetime=1>", "<address rel='nofollow author'>",
-    "<i rel=authors>", "<meta http-equiv=Refresh content=1>", "<div itemscope property=p about>", "</div>", "text", " two  words\n", "\xa0",
-    "\u3000", "\u2028", "\x1c", "\u6f22\u5b57", "\xe9\xa0", "&nbsp;", "<!-- c -->", "<table><tr><td>", "</table>", "<select><option>",
-    "<frameset>", "<math><mi>", "</math>", "<foreignObject>", "<p \xe9=1 \u6f22>", "&#xd800;", "\x00", "<link rel=author href=/a>",
-    "<article><template shadowrootmode=open>", "<p><template shadowrootmode=CLOSED>", "<svg><a xlink:href=s href=t>", "<image href=i>",
-    "<use href=#x xlink:href=u>", "<foreignObject>", "<desc>", "<mtext>", "<input type=IMAGE src=k>", "<track src=v>",
-    "<link rel=preload imagesrcset='m 1x, n' href=#>", "<i style='display:block' hidden>", "<i style='a:b;VISIBILITY: collapse'>",
-    "<i style='display:none;display: inline'>", "<i hidden=until-found>", "<noscript><a href=q>x</a><meta name=a></noscript>",
-    "<i aria-hidden=true>", "<main aria-hidden=true>", "<video><a href=k>", "<math><annotation-xml><template shadowrootmode=open>",
-    "<i popover>", "<i class=eDitsection>", "<i style='dis\x1cplay:none'>", "<i id=q class=postAuthor>", "<i itemref=q itemscope itemprop=z>", "<progress>", "<textarea>", "<plaintext>", "<xmp>",
+    "<h2 role=navigation>", "</h2>", "<i class='x\x1cmw-editsection'>", "<i class='x\x0bmw-editsection\ty'>", "<blockquote>",
+    "</blockquote>", "<!-- c -->", "<noscript>", "</noscript>", "<select>", "<option>", "</select>", "<frameset>",
+    "<body class=sidebar hidden>", "&#0;", "&#xd800;", "<title>t</title>", "<iframe>x</iframe>", "<figure itemprop=articleBody>",
+    "</figure>", "<li class='" + "\xe9" * 300 + "comment'>", "<a href='#in'>", "<a hidden href=' y' rel=AUTHOR>", "<area href=z>",
+    "<img src=i srcset='j 1x, k 2x'>", "<img srcset=l>", "<form action=f>", "</form>", "<video src=v poster=p>", "</video>",
+    "<object data=d>", "</object>", "<source src=s srcset=t>", "<meta name=n content=c>", "<meta property='og:x y' content=''>",
+    "<title>T </title>", "<title></title>", "<base href=b>", "<html lang=en a=1 b=22222 c>",
+    "<script src=s type='application/ld+json '>{}</script>", "<script type='application/LD+JSON'>\u6f22</script>", "<svg><style>",
+    "<svg><script>", "<svg><title>", "</style>", "<iframe src=q>x</iframe>", "<p class='x byLine'>", "<p class=x>",
+    "<b id=the-Author itemprop=name>", "<h1 typeof=T>", "</h1>", "<time datetime=1>", "<address rel='nofollow author'>",
+    "<i rel=authors>", "<meta http-equiv=Refresh content=1>", "<div itemscope property=p about>", " two  words\n", "\u2028",
+    "\u6f22\u5b57", "\xe9\xa0", "&nbsp;", "<select><option>", "<math><mi>", "<foreignObject>", "<p \xe9=1 \u6f22>", "\x00",
+    "<link rel=author href=/a>", "<article><template shadowrootmode=open>", "<p><template shadowrootmode=CLOSED>",
+    "<svg><a xlink:href=s href=t>", "<image href=i>", "<use href=#x xlink:href=u>", "<desc>", "<mtext>",
+    "<input type=IMAGE src=k>", "<track src=v>", "<link rel=preload imagesrcset='m 1x, n' href=#>",
+    "<i style='display:block' hidden>", "<i style='a:b;VISIBILITY: collapse'>", "<i style='display:none;display: inline'>",
+    "<i hidden=until-found>", "<noscript><a href=q>x</a><meta name=a></noscript>", "<i aria-hidden=true>",
+    "<main aria-hidden=true>", "<video><a href=k>", "<math><annotation-xml><template shadowrootmode=open>", "<i popover>",
+    "<i class=eDitsection>", "<i style='dis\x1cplay:none'>", "<i id=q class=postAuthor>", "<i itemref=q itemscope itemprop=z>",
+    "<progress>", "<textarea>", "<plaintext>", "<xmp>",
 )
 # fmt: on
 
@@ -237,27 +194,15 @@ def test_the_compiled_walk_does_what_python_does(seed: int) -> None:
             chance.choice(bounds) for bounds in ((0, 1, 5, 20, 1_000), (1, 3, 10, 1_000), (1, 99), (1, 99), (1, 3, 99))
         )
         limits = WalkLimits(*few, *chance.choice(((99, 999), (1, 5))))
-        options = WalkOptions(chance.random() < 0.8, chance.random() < 0.5, shortened, parse)
+        options = WalkOptions(chance.random() < 0.8, chance.random() < 0.5, shortened, parse, link)
         if root is None:
             continue
         found = walk_compiled(root, limits, options)
         assert found == walk_plainly(root, limits, options), (markup, limits, options)
-        assert_same_links(found, chance.choice((0, 3, 99)))
 
 
-def assert_same_links(found: WalkedPage, links: int) -> None:
-    def place(href: str) -> tuple[str, None, str, None]:
-        return (f"http://x/{href}", None, href, None)
-
-    expected = links_plainly(
-        [(tag, dict(attributes), *more) for tag, attributes, *more in found.links],
-        found.text, found.unseen, {}, place, lambda value, most: value.split(",")[:most], 7, links, 4, 30,
-    )  # fmt: skip
-    made = compiled("documents.html._walk", "links")(
-        found.links, found.text, found.unseen, {}, place, None, {}, lambda value, most: value.split(",")[:most], 7,
-        links, 4, 30,
-    )  # fmt: skip
-    assert made == expected
+def link(_: list[Mark]) -> Linking:
+    return linking(browser_resolver("https://x.example/y"), 7)
 
 
 @needs_corpus
@@ -265,7 +210,10 @@ def test_the_same_of_real_pages() -> None:
     for _, markup, _ in gold_articles()[:8]:
         root = LexborHTMLParser(markup, scripting=True).root
         assert root is not None
-        arguments = WalkLimits(1 << 22, 500_000, 20_000, 99, 99, 99, 9_999), WalkOptions(True, True, shortened, parse)
+        arguments = (
+            WalkLimits(1 << 22, 500_000, 20_000, 99, 99, 99, 9_999),
+            WalkOptions(True, True, shortened, parse, link),
+        )
         assert walk_compiled(root, *arguments) == walk_plainly(root, *arguments)
 
 
@@ -274,7 +222,7 @@ def test_bounds_hold(markup: str) -> None:
     root = LexborHTMLParser(markup * 5_000 + "x").root
     assert root is not None
     limits = WalkLimits(1_000, 4_000, 0, 0, 0, 0, 0)
-    found = walk_compiled(root, limits, WalkOptions(True, False, dict, parse))
+    found = walk_compiled(root, limits, WalkOptions(True, False, dict, parse, link))
     assert found.tables is not None and found.tables[-1]
     assert len(found.tables[0]) <= 1_000 and len(found.tables[3]) <= 4_000 * 8
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +14,7 @@ from cc_pipeline.documents.schemas import QUALITY
 from cc_pipeline.documents.signals import plain, quality
 from cc_pipeline.documents.signals import quality as fingerprints
 from cc_pipeline.documents.signals.quality import Quality, fingerprint, likeness
-from cc_pipeline_tests.documents.html.test_content import ARTICLE, SENTENCES
+from cc_pipeline_tests.documents.html.test_content import ARTICLE
 from cc_pipeline_tests.documents.pages import page
 
 compiled = pytest.mark.skipif(not fingerprints.COMPILED, reason="the compiled signals are not built")
@@ -93,26 +92,6 @@ def test_a_changed_template_does_not_hide_the_same_article() -> None:
     assert texts[0]["content_minhash"] == texts[1]["content_minhash"]
     assert texts[0]["content_simhash"] == texts[1]["content_simhash"]
     assert rows[0].metadata["text_simhash"] != rows[1].metadata["text_simhash"]
-
-
-def test_the_sql_of_the_documents_page() -> None:
-    """docs/documents.md gives these expressions."""
-    one, other = fingerprint(" ".join(SENTENCES)), fingerprint(" ".join(SENTENCES[:10]))
-    asked = """select list_sum(list_transform(list_zip($a, $b), lambda p: (p[1] = p[2])::int)) / 64.0,
-                      bit_count(xor($c::bigint, $d::bigint))"""
-    values = {
-        "a": one.content_minhash,
-        "b": other.content_minhash,
-        "c": one.content_simhash,
-        "d": other.content_simhash,
-    }
-    with duckdb.connect() as connection:
-        row = connection.execute(asked, values).fetchone()
-    assert row is not None
-    assert one.content_minhash is not None
-    assert other.content_minhash is not None
-    assert row[0] == likeness(one.content_minhash, other.content_minhash)
-    assert row[1] == bin((one.content_simhash or 0) ^ (other.content_simhash or 0) & (1 << 64) - 1).count("1") or row[1]
 
 
 def test_quality_of_a_known_text() -> None:

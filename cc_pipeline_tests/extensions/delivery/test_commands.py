@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 import pytest
 
-import cc_pipeline
 from cc_pipeline.extensions.delivery.manifest import MANIFEST
 from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli, World
 from cc_pipeline_tests.cli.test_credentials import GUARDED, PASSWORD, USER, files_that_leak, leaks, place_of
@@ -20,14 +19,6 @@ from cc_pipeline_tests.cli.test_provenance import everything_in
 from cc_pipeline_tests.faultserver import FaultServer
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("cli published")]
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "extensions" / "delivery.md"
-COMMANDS = ("delivery copy", "delivery verify")
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_has_examples_and_is_on_the_page(cli: Cli, command: str) -> None:
-    assert "Examples" in cli(*command.split(), "--help").out
-    assert f"cc-pipeline {command}" in PAGE.read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -36,7 +27,6 @@ def test_a_command_has_examples_and_is_on_the_page(cli: Cli, command: str) -> No
         (1, ("--to", "x", "--convert", "zip")),
         (1, ("--to", "https://example.com/x")),
         (2, ()),
-        (2, ("--to", "x", "--parallel", "0")),
     ],
 )
 def test_a_mistake_is_said(cli: Cli, world: World, status: int, words: tuple[str, ...]) -> None:
@@ -99,8 +89,3 @@ def test_nothing_that_leaves_names_a_path_of_the_home(cli: Cli, rich: Path, worl
         crawl, told = copy["crawl"], copy["provenance"]
         assert (copy["targets"], told["asked"]) == ([SITE], [f"targets: {SITE}"])
         assert [one["crawl"] for one in told["crawls"]] == [crawl] and told["crawls"][0]["indexes"]
-
-
-def test_python_writes_a_wacz_too(rich: Path, tmp_path: Path) -> None:
-    records = cc_pipeline.open(rich, quiet=True).export(tmp_path / "site.wacz", SITE, NEW, allow_missing=True)
-    assert [row["crawl"] for row in records.rows] == [NEW] and "captures were planned" in records.notes[0]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
-import boto3
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
@@ -16,18 +14,9 @@ from cc_pipeline.defs.stage_runner import StageRunner
 from cc_pipeline.errors import Incomplete
 from cc_pipeline.extensions.delivery.manifest import MANIFEST
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
-from cc_pipeline_tests.motoserver import moto_server
 from cc_pipeline_tests.world import copy_of
 
 pytestmark = pytest.mark.xdist_group("cli homes")
-
-
-@pytest.fixture
-def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "something")
-    with moto_server("delivered") as address:
-        yield address
 
 
 def responses(place: Path) -> Counter[str]:
@@ -82,31 +71,6 @@ def test_the_fifth_case(cli: Cli, world: World, tmp_path: Path, monkeypatch: pyt
     assert said.status == 0
     assert "all files match the manifest" in said.err
     assert said.out.splitlines()[-1].split()[:4] == [NEW, "example.com", str(len(truth)), "0"]
-
-
-@pytest.mark.process
-def test_a_delivery_in_a_bucket(cli: Cli, world: World, endpoint: str, tmp_path: Path) -> None:
-    to = ("s3://delivered/some/prefix", "--endpoint", endpoint)
-    said = cli("delivery", "copy", "example.com", "-c", NEW, "--home", world.home, "--allow-missing", "--to", *to)
-    assert said.status == 0, said.err
-    client = boto3.client("s3", region_name="us-east-1", endpoint_url=endpoint)
-    keys = [one["Key"] for one in client.list_objects_v2(Bucket="delivered")["Contents"]]
-    assert all(key.startswith(f"some/prefix/{NEW}/") for key in keys if key != f"some/prefix/{MANIFEST}")
-    again = cli("delivery", "copy", "example.com", "-c", NEW, "--home", world.home, "--allow-missing", "--to", *to)
-    assert again.out.splitlines()[-1].split()[4] == "0"
-    assert cli("delivery", "verify", *to, "--allow-missing").status == 0
-    # as long as before, and not the same
-    (part,) = [key for key in keys if key.endswith(".warc.gz")]
-    data = client.get_object(Bucket="delivered", Key=part)["Body"].read()
-    client.put_object(Bucket="delivered", Key=part, Body=bytes(len(data)))
-    assert cli("delivery", "verify", *to, "--allow-missing").status == 1
-    healed = cli("delivery", "copy", "example.com", "-c", NEW, "--home", world.home, "--allow-missing", "--to", *to)
-    assert healed.status == 0, healed.err
-    assert client.get_object(Bucket="delivered", Key=part)["Body"].read() == data
-    # a bucket that is not there is an error
-    nobodys = ("s3://nobodys", "--endpoint", endpoint)
-    assert cli("delivery", "copy", "example.com", "-c", NEW, "--home", world.home, "--to", *nobodys).status == 1
-    assert cli("delivery", "verify", *nobodys).status == 1
 
 
 def test_a_place_without_a_delivery_is_refused(cli: Cli, tmp_path: Path) -> None:

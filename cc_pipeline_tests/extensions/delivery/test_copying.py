@@ -7,19 +7,15 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from cc_pipeline.capture_columns import RECORD_KEY_NAMES
-from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError
+from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.extensions.delivery import copying
 from cc_pipeline.extensions.delivery.copying import add_planned_captures
 from cc_pipeline.extensions.delivery.manifest import MANIFEST, parse_manifest, sha256_of
-from cc_pipeline.extensions.delivery.record_files import PlannedFile, WrittenFile, write_file
-from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.extensions.delivery.delivered import CRAWL, EACH, FILES, Place, Shop, folder_place
 from cc_pipeline_tests.world import Killed
@@ -150,25 +146,6 @@ def test_a_record_whose_stored_bytes_are_gone_or_rotten_is_left_out_by_name(shop
     assert_whole(folder, shop)
 
 
-def test_a_place_has_one_form(shop: Shop, folder: Place) -> None:
-    records = shop.records()
-    folder.copy(shop, records, convert=True)
-    assert not [key for key in folder.files() if ".arc.gz" in key]
-    assert_whole(folder, shop)
-    with pytest.raises(UserInputError, match="with --convert warc"):
-        folder.copy(shop, records)
-    assert_whole(folder, shop)
-
-
-def test_several_targets_share_a_place_and_no_capture_is_there_twice(shop: Shop, place: Place) -> None:
-    records = shop.records()
-    some = records.filter(pc.starts_with(records["url"], "https://example.com/a/"))
-    place.copy(shop, some, "prefix:example.com/a/")
-    whole = place.copy(shop, records)
-    assert whole.copy.counts["delivered"] == 27 and whole.files_before > 0
-    assert_whole(place, shop)
-
-
 def test_a_copy_of_other_targets_hides_no_loss_of_an_earlier_one(shop: Shop, folder: Place) -> None:
     heal = lose(shop, FILES[1])
     folder.copy(shop, shop.records(), "example.com", "example.org")
@@ -178,16 +155,6 @@ def test_a_copy_of_other_targets_hides_no_loss_of_an_earlier_one(shop: Shop, fol
     assert [copy.lost for copy in folder.verify().manifest.copies] == [{"pending": EACH}, {}]
     folder.copy(shop, found, "example.org", "example.com")
     assert [copy.lost for copy in folder.verify().manifest.copies] == [{}, {}]
-
-
-def test_crawls_share_a_manifest(shop: Shop, folder: Place) -> None:
-    records = shop.records()
-    folder.copy(shop, records)
-    before = folder.record_files()
-    folder.copy(shop, records.slice(0, 0), crawl="CC-MAIN-2012")
-    assert folder.record_files() == before
-    assert [copy.crawl for copy in folder.manifest.copies] == [CRAWL, "CC-MAIN-2012"]
-    assert folder.verify().problems == {CRAWL: [], "CC-MAIN-2012": []}
 
 
 def test_nothing_goes_because_a_plan_or_the_source_lacks_it_today(shop: Shop, place: Place) -> None:
@@ -217,25 +184,6 @@ def test_a_capture_that_was_never_asked_for_is_planned_too(shop: Shop, folder: P
     assert add_planned_captures(records, shop.captures.select(RECORD_KEY_NAMES).slice(0, 5)) is records
 
 
-def test_an_index_row_without_a_place_is_planned_once() -> None:
-    schema = pa.schema([RECORD_SCHEMA.field(name).with_nullable(True) for name in RECORD_KEY_NAMES])
-    planned = pa.Table.from_pylist([{"crawl": CRAWL, "url": "https://example.com/", "subset": "warc"}], schema)
-    once = add_planned_captures(RECORD_SCHEMA.empty_table(), planned)
-    assert once.num_rows == 1
-    assert add_planned_captures(once, planned).num_rows == 1
-
-
-def test_files_of_others_stay_and_are_named(shop: Shop, folder: Place) -> None:
-    home = shop.root / "place" / CRAWL
-    home.mkdir(parents=True)
-    names = ["CC-MAIN-20240518-00001.warc.gz", "notes.txt"]
-    for name in names:
-        (home / name).write_bytes(b"mine")
-    folder.copy(shop, shop.records())
-    assert folder.verify().unlisted == tuple(f"{CRAWL}/{name}" for name in names)
-    assert all((home / name).read_bytes() == b"mine" for name in names)
-
-
 @pytest.mark.process
 @pytest.mark.parametrize("way", ["first", "healed", "damaged"])
 def test_killed_at_every_write_and_copied_again(shop: Shop, tmp_path: Path, way: str) -> None:
@@ -261,28 +209,6 @@ def test_killed_at_every_write_and_copied_again(shop: Shop, tmp_path: Path, way:
             place.copy(shop, records, file_bytes=6_000)
             assert_whole(place, shop)
     assert number > 4
-
-
-def test_a_stopped_copy_goes_on_where_it_was(shop: Shop, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    records = shop.records()
-    sent: list[str] = []
-
-    def refuse(planned: PlannedFile, crawl: str, name: str, *given: Any) -> WrittenFile:
-        if len(sent) == 3:
-            raise EnvironmentFault("the place is full", "Make room")
-        sent.append(name)
-        return write_file(planned, crawl, name, *given)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(copying, "write_file", refuse)
-        with pytest.raises(EnvironmentFault):
-            place.copy(shop, records, parallel=1)
-    assert place.verify().problems == {CRAWL: []} and not place.manifest.copies[0].complete
-    before = set(place.record_files())
-    place.writes.clear()
-    assert place.copy(shop, records).files_before == 3
-    assert not before & set(place.writes)
-    assert_whole(place, shop)
 
 
 def test_a_manifest_that_cannot_be_read_stops_a_copy(shop: Shop, folder: Place) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import random
-import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from cc_pipeline.documents.signals.quality import fingerprint
-from cc_pipeline.extensions.policies import near_copies as module
 from cc_pipeline.extensions.policies.near_copies import near_duplicates
 
 
@@ -59,25 +56,3 @@ def test_a_thousand_equal_texts_leave_one(tmp_path: Path) -> None:
     sketch = sketches_of(["one two three four five six seven eight nine ten"])
     dropped = near_duplicates([np.repeat(sketch, 1_000, axis=0)], 1.0, tmp_path)
     assert dropped.tolist() == [[number, 0] for number in range(1, 1_000)]
-
-
-def test_none_and_one_have_no_copies(tmp_path: Path) -> None:
-    assert near_duplicates([], 0.8, tmp_path).shape == (0, 2)
-    assert near_duplicates([sketches_of(["a b c d e f g"])], 0.8, tmp_path).shape == (0, 2)
-
-
-def test_memory_is_a_few_bytes_a_text(tmp_path: Path) -> None:
-    rng = np.random.default_rng(3)
-    count = 100_000
-
-    def batches() -> Iterator[np.ndarray]:
-        for _ in range(0, count, 10_000):
-            yield rng.integers(0, 1 << 32, (10_000, module.VALUES), dtype=np.uint32)
-
-    tracemalloc.start()
-    try:
-        assert len(near_duplicates(batches(), 0.8, tmp_path)) == 0
-        most = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert most < 200 * count, "the sketches alone are 256 bytes a text"

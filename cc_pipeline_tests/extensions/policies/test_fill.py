@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,12 +10,11 @@ import pytest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.documents.page import PageInput
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extensions.policies import fill
 from cc_pipeline.extensions.policies.fill import _Bodies, _fill_state, _RobotsCapture, fill_policies, find_stale_targets
 from cc_pipeline.extensions.policies.hosts import crawls_with_robots, policy_targets
 from cc_pipeline.maintenance.purge import purge
 from cc_pipeline.maintenance.purge_plan import plan_purge
-from cc_pipeline_tests.extensions.policies.conftest import CRAWLS, READ
+from cc_pipeline_tests.extensions.policies.conftest import CRAWLS
 from cc_pipeline_tests.world import extract, harvest, workspace_of
 
 HOSTS = {
@@ -39,11 +36,6 @@ def test_a_targets_robots_txt_is_its_hosts(text: str) -> None:
     [found] = policy_targets([parse_target(text)])
     assert found.definition == HOSTS[text]
     assert parse_target(found.definition) == found
-
-
-def test_two_pages_of_a_host_have_one() -> None:
-    pages = [parse_target(f"url:http://example.org/{number}") for number in range(3)]
-    assert len(policy_targets(pages)) == 1
 
 
 def test_sets_with_long_names_have_one_each() -> None:
@@ -89,36 +81,3 @@ def test_only_what_is_fetched_is_read_and_once(policies_bucket: Path, tmp_path: 
     assert (again.fresh_slices, again.written, workspace.lake.version("site_policies")) == (0, 0, version)
     purge(workspace, plan_purge(workspace, host.slug, host.definition))
     assert workspace.lake.read("site_policies").num_rows == 0
-
-
-class Held(dict[str, Any]):
-    """A line that is in memory."""
-
-    now = most = ever = 0
-
-    def __init__(self, *said: Any) -> None:
-        super().__init__(*said)
-        Held.ever += 1
-        Held.now += 1
-        Held.most = max(Held.most, Held.now)
-
-    def __del__(self) -> None:
-        Held.now -= 1
-
-
-def test_lines_of_one_body_are_held_at_a_time(
-    policies_bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fill, "asdict", lambda line: Held(asdict(line)))
-    monkeypatch.setattr(fill, "_BATCH_ROWS", 1)
-    workspace, slug = workspace_of(policies_bucket, tmp_path / "home", subsets=("robotstxt",)), parse_target(READ).slug
-    harvest(workspace, CRAWLS[0])
-    extract(workspace, READ, crawl=CRAWLS[0])
-    report = fill_policies(workspace, CRAWLS[0], [slug])
-    rows = workspace.lake.read("site_policies").to_pylist()
-    lines = [len(row["lines"]) for row in rows if row["lines"] is not None]
-    assert report.written == len(rows) > len(lines) == len({(row["target"], row["content_digest"]) for row in rows} - {
-        (row["target"], None) for row in rows
-    })  # fmt: skip
-    assert sum(lines) == Held.ever > 2 * max(lines)
-    assert Held.most <= 2 * max(lines), "a body, and the one that comes after it"

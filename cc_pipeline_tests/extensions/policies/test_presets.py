@@ -8,6 +8,7 @@ import json
 
 import pytest
 
+from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.signals.quality import quality
 from cc_pipeline.extensions.policies.dataset_filters import (
     PRESETS,
@@ -16,8 +17,14 @@ from cc_pipeline.extensions.policies.dataset_filters import (
     split_words,
     unapplied_rules,
 )
+from cc_pipeline_tests.corpus import CORPUS, needs_corpus
+from cc_pipeline_tests.documents.gold import gold_pages
+from cc_pipeline_tests.documents.pages import page
 from cc_pipeline_tests.extensions.policies.blemished import VERDICTS, texts
 
+#: Sites of gold pages, and pages of newspaper's.
+REAL = {"gmw": "zho", "pixnet": "zho", "qq": "zho", "youth": "zho", "entermedia.co.kr": "kor"}
+NEWSPAPER = {"chinese_article": "zho", "japanese_article2": "jpn"}
 #: Prose of our own in four languages whose words or lines are not as in English.
 PROSE = {
     "zho": "河边的老磨坊已经有两百年的历史。春天的时候，村里的人们都会走过那座石桥，到对岸的市场去买菜。"
@@ -84,6 +91,18 @@ def test_prose_of_scripts_with_signs_passes() -> None:
         "जगह कम हो जाएगी। महापौर ने उत्तर दिया कि पैसा दो साल के भीतर खर्च करना होगा। पुस्तकालय में चित्र दिखाए गए हैं।"
     )
     assert failed_rules(text, "hin", list(PRESETS)) == set()
+
+
+@needs_corpus
+def test_real_articles_of_unspaced_scripts_pass() -> None:
+    articles = [(REAL[each.site], each.markup) for each in gold_pages() if each.site in REAL]
+    folder = CORPUS / "html_text_metadata" / "newspaper" / "html"
+    articles += [(language, (folder / f"{name}.html").read_text("utf-8")) for name, language in NEWSPAPER.items()]
+    assert len(articles) == 7
+    for language, markup in articles:
+        text = parse_page(page(markup)).text
+        assert text is not None and text["content_languages"].startswith(language)
+        assert failed_rules(text["main_content"], language, ["gopher", "c4"]) == set()
 
 
 def test_rules_of_english_stay_with_english() -> None:

@@ -94,13 +94,6 @@ def test_matching(case: str) -> None:
     assert found == [("disallow", "allow")[allowed] for allowed in wanted.values()]
 
 
-@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
-@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf", b"\xef\xbb"])
-def test_line_ends_and_byte_order_marks(end: bytes, mark: bytes) -> None:
-    body = mark + end.join([b"User-agent: *", b"Disallow: /a", b""])
-    assert access(body, ("x", SITE + "/a"), ("x", SITE + "/b")) == ["disallow", "allow"]
-
-
 SIGNALS = {
     "of the group for all": ("User-agent: *\nContent-Signal: search=yes, ai-train=no\nAllow: /", "x", "/", "yes - no"),
     "before any group": ("Content-Signal: ai-input=no\nUser-agent: *\nAllow: /", "x", "/", "- no -"),

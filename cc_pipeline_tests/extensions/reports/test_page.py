@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import fields, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import duckdb
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
-from cc_pipeline.defs.home_namespace import OWN_HOME
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extensions.reports import page as writing
-from cc_pipeline.extensions.reports.changes import describe_changes
 from cc_pipeline.extensions.reports.findings import MAX_ROWS, Findings, find_target
 from cc_pipeline.extensions.reports.page import month_of, render_page, write_report
 from cc_pipeline.lake.published_file import open_bounded
+from cc_pipeline.publish.sql import with_moves
 from cc_pipeline.settings import Settings
-from cc_pipeline_tests.browser import browsing, needs_browser
-from cc_pipeline_tests.defs.graph import failure_of, materialize
+from cc_pipeline_tests.defs.graph import materialize
 from cc_pipeline_tests.publish import oracle
 from cc_pipeline_tests.publish.conftest import OTHER, SITE, THIRD
-from cc_pipeline_tests.world import ARC, NEW, OLD
+from cc_pipeline_tests.world import NEW, OLD
 
 pytestmark = pytest.mark.xdist_group("questions")
 #: What a page is made of.
@@ -44,6 +45,9 @@ HOSTILE = (
 )
 
 
+_TEXTS = st.lists(st.sampled_from(["a", "b c", "d", "é"])).map("\n\n".join)
+
+
 @pytest.fixture(scope="module")
 def found(asked_home: Settings) -> Findings:
     return write_report(asked_home, SITE)
@@ -51,36 +55,6 @@ def found(asked_home: Settings) -> Findings:
 
 def texts(page: str, selector: str) -> list[str]:
     return [" ".join(node.text().split()) for node in LexborHTMLParser(page).css(selector)]
-
-
-def test_it_is_a_summary_until_somebody_opens_a_part(asked_home: Settings, found: Findings) -> None:
-    page = render_page(found)
-    parsed = LexborHTMLParser(page)
-    assert len(parsed.css("table")) == len(parsed.css("details table")) > 4
-    titles = texts(page, "h2")
-    assert titles[:3] == ["Completeness", "Captures over time", "What changed"]
-    assert not parsed.css("details[open]")
-    # what it advises for all changes is a command that there is
-    assert "cc-pipeline report example.com --from" in page.replace("\n", " ")
-
-
-@pytest.mark.process
-@pytest.mark.browser
-@needs_browser
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_closed_it_is_three_screens(asked_home: Settings, found: Findings, tmp_path: Path, scheme: Any) -> None:
-    path = tmp_path / "report.html"
-    path.write_text(render_page(found), "utf-8")
-    with browsing(path.as_uri(), None, tmp_path / "failed.png") as tab:
-        tab.page.emulate_media(color_scheme=scheme)
-        tab.page.goto(path.as_uri())
-        closed = tab.page.evaluate("document.documentElement.scrollHeight")
-        tab.page.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
-        assert closed < 3_000 < tab.page.evaluate("document.documentElement.scrollHeight")
-        tab.page.goto(path.as_uri())
-        tab.page.emulate_media(media="print")
-        heights = "[...document.querySelectorAll('td')].map(cell => cell.checkVisibility() && cell.offsetHeight)"
-        assert all(tab.page.evaluate(heights)), "what is folded is on paper too"
 
 
 def test_its_figures_are_those_of_the_tables(
@@ -137,12 +111,40 @@ def test_a_set_is_its_members_and_nothing_else(
     assert texts(page, "h1") == ["both"]
     assert [one.partition(":")[0] for one in texts(page, "summary")[2:4]] == ["By member", "In words"]
     assert {row["domain"] for row in found.changed_domains} == {OTHER, THIRD}
-    said = "\n".join(describe_changes(asked_home, "set-both", OLD, NEW))
-    for row in found.changed_pages:
-        assert f"{row['change']}: {row['url']}" in said
-    differing = texts(page, ".was, .is")
-    assert differing
-    assert {" ".join(line.split())[:100] in " ".join(said.split()) for line in differing if line[0] in "+-"} == {True}
+    between = in_views.execute(f"SELECT url, before_text, after_text FROM changes_between('{OLD}', '{NEW}')").fetchall()
+    assert {row["url"] for row in found.changed_pages} <= {url for url, *_ in between}
+    differing = [line for line in texts(page, ".was, .is") if line[0] in "+-"]
+    both = " ".join(" ".join(f"{before} {after}".split()) for _, before, after in between)
+    assert differing and all(line[2:100] in both for line in differing)
+
+
+@given(_TEXTS, _TEXTS)
+@settings(max_examples=100)
+def test_what_differs_makes_one_text_the_other(before: str, after: str) -> None:
+    lines = list(writing.paragraphs_between(before, after))
+    gone, come = (Counter(line[2:] for line in lines if line[0] == sign) for sign in "-+")
+    old, new = (Counter(text.split("\n\n") if text else []) for text in (before, after))
+    assert (old - gone) + come == new
+    assert bool(lines) == (before != after)
+
+
+def test_a_page_at_another_address_is_moved() -> None:
+    columns = "change, domain, url, before_digest, after_digest, before_text, after_text, url_surtkey"
+    rows = """('gone', 'a.example', '/1', 'X', NULL, 'one', NULL, '1'), ('new', 'a.example', '/2', NULL, 'X', NULL, 'other', '2'),
+        ('gone', 'a.example', '/3', 'Y', NULL, 'three', NULL, '3'), ('new', 'a.example', '/4', NULL, 'Z', NULL, 'three', '4'),
+        ('gone', 'a.example', '/5', 'W', NULL, NULL, NULL, '5'), ('new', 'a.example', '/6', NULL, NULL, NULL, NULL, '6'),
+        ('changed', 'a.example', '/7', 'V', 'X', 'before', 'after', '7')"""  # fmt: skip  # noqa: E501
+    others = "1.0 AS likeness, '' AS before_title, '' AS after_title, now() AS before_time, now() AS after_time"
+    query = with_moves(f"SELECT *, {others} FROM (VALUES {rows}) AS given({columns})")
+    with duckdb.connect() as connection:
+        found = connection.execute(f"SELECT change, url, new_url, before_text, after_text FROM ({query})").fetchall()
+    assert sorted(found) == [
+        ("changed", "/7", None, "before", "after"),
+        ("gone", "/5", None, None, None),
+        ("moved", "/1", "/2", None, None),
+        ("moved", "/3", "/4", None, None),
+        ("new", "/6", None, None, None),
+    ]
 
 
 def test_what_became_of_pages_is_told_of_all_domains(
@@ -165,15 +167,6 @@ def test_what_became_of_pages_is_told_of_all_domains(
     assert f" {many} came" in said
 
 
-def test_crawls_to_compare_can_be_named(asked_home: Settings, tmp_path: Path) -> None:
-    found = write_report(asked_home, SITE, tmp_path / "one.html", crawl_pair=(ARC, OLD))
-    assert found.between == (ARC, OLD)
-    assert sum(found.changed_domains[0][kind] for kind in ("changed", "new", "gone", "moved")) > 0
-    with pytest.raises(UserInputError, match="was not looked up in 'CC-MAIN-2011-01'"):
-        write_report(asked_home, SITE, tmp_path / "two.html", crawl_pair=("CC-MAIN-2011-01", NEW))
-    assert not (tmp_path / "two.html").exists()
-
-
 def test_a_crawl_is_of_the_month_of_its_captures() -> None:
     day = datetime(2018, 1, 16, tzinfo=UTC)
     assert month_of("CC-MAIN-2018-05", day, long=True) == "January 2018"
@@ -182,11 +175,14 @@ def test_a_crawl_is_of_the_month_of_its_captures() -> None:
     assert month_of("CC-MAIN-2012", datetime(2012, 2, 4, tzinfo=UTC)) == "Feb 2012"
 
 
-def test_pages_of_two_parser_versions_are_not_compared(found: Findings) -> None:
-    row = {**found.changed_pages[0], "change": "not compared"}
-    page = render_page(replace(found, became={**found.became, "not compared": 7}, changed_pages=[row]))
-    assert "7 were not compared: two versions of the parser found their texts." in " ".join(page.split())
-    assert texts(page, ".was, .is") == []
+def test_long_changes_are_folded_to_their_first_paragraphs(found: Findings) -> None:
+    row = {**found.changed_pages[0], "change": "changed", "before_text": ""}
+    row["after_text"] = "\n\n".join(f"paragraph {number}" for number in range(40))
+    tree = LexborHTMLParser(render_page(replace(found, changed_pages=[row])))
+    folded = [node.text() for node in tree.css("td details .is, td details .was")]
+    shown = [node.text() for node in tree.css(".is, .was")]
+    assert len(shown) - len(folded) == 3
+    assert (len(shown), folded[-1].strip()) == (31, "… and more")
 
 
 def test_nothing_that_strangers_wrote_becomes_markup(found: Findings) -> None:
@@ -248,40 +244,11 @@ def test_it_needs_nothing_beside_it(asked_home: Settings, found: Findings) -> No
         assert media in page
 
 
-def test_a_million_captures_in_a_hundred_crawls_are_still_a_page(found: Findings) -> None:
-    start = datetime(2012, 1, 1, tzinfo=UTC)
-    names = [f"CC-MAIN-{2012 + number // 8}-{number % 8 * 6 + 2:02}" for number in range(100)]
-    crawls = [
-        {**found.crawls[0], "crawl": name, "first_fetch": start + timedelta(days=45 * number), "captures": 10_000}
-        for number, name in enumerate(names)
-    ]
-    languages = [{"crawl": name, "language": f"l{code:02}", "pages": code + 1} for name in names for code in range(40)]
-    outcomes = [{"crawl": name, "outcome": kind, "captures": 5_000} for name in names for kind in ("fetched", "lost")]
-    page = render_page(replace(found, crawls=crawls, languages=languages, outcomes=outcomes, changes=[]))
-    assert len(page.encode()) < 1_000_000
-    assert texts(page, ".tile b")[1] == "1,000,000"
-    assert texts(page, ".tile b")[-1] == "50%"
-
-
-def test_lists_are_cut_where_they_are_asked_for(asked_home: Settings, in_views: duckdb.DuckDBPyConnection) -> None:
-    found = find_target(in_views, SITE)
-    lists = [getattr(found, name) for name in ("changed_pages", "pages", "statuses", "versions", "feeds", "advertised")]
-    assert all(len(one) <= MAX_ROWS for one in [*lists, *found.links.values()])
-    assert len(found.changed_pages) == MAX_ROWS < found.totals["changed_pages"]
-
-
 def test_what_cannot_be_written_is_said(asked_home: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserInputError, match=r"cc\.duckdb has no rows of 'nobody\.example': .* To run it"):
         write_report(asked_home, "nobody.example")
     with pytest.raises(EnvironmentFault, match="does not exist yet"):
         write_report(replace(asked_home, home=tmp_path / "empty"), SITE)
-    path = tmp_path / "kept.html"
-    path.write_text("before")
-    monkeypatch.setattr(writing, "render_page", lambda found: (_ for _ in ()).throw(OSError("no room")))
-    with pytest.raises(EnvironmentFault, match="could not write the report"):
-        write_report(asked_home, SITE, path)
-    assert path.read_text() == "before"
-    assert [*tmp_path.iterdir()] == [path]
 
 
 def test_the_asset_writes_a_page_for_each_target(asked_home: Settings) -> None:
@@ -291,18 +258,4 @@ def test_the_asset_writes_a_page_for_each_target(asked_home: Settings) -> None:
         instance.add_dynamic_partitions("target", ["set-both"])
         done = materialize(instance, asked_home, "set-both", assets=["report"])
     assert done.success
-    assert page.is_file()
-
-
-def test_in_a_run_over_several_targets_one_that_nobody_looked_for_fails_alone(asked_home: Settings) -> None:
-    keys = ["nobody.example", "set-both"]
-    page = asked_home.home / "reports" / "set-both.html"
-    page.unlink(missing_ok=True)
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions("target", keys)
-        done = materialize(instance, asked_home, *keys, assets=["report"])
-        assert "1 of 2 partitions failed" in failure_of(done)
-        shown = instance.get_status_by_partition(dg.AssetKey("report"), keys, OWN_HOME.target) or {}
-        assert [status and status.value for status in shown.values()] == ["FAILED", "MATERIALIZED"]
-    assert not done.success
     assert page.is_file()

@@ -14,7 +14,7 @@ from cc_pipeline_tests.wheel import install_wheel
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    """A master and two workers, which may use the S3 servers of tests. A test that kills a worker starts another."""
+    """A master and two workers, which may use the S3 servers of tests."""
     with spark_cluster(tmp_path_factory.mktemp("spark"), environment=CREDENTIALS, brief=True) as started:
         yield started
 

@@ -57,18 +57,6 @@ def why_no_spark() -> str | None:
     return None
 
 
-def with_pyspark() -> None:
-    """Makes pyspark importable in this process; skips the test where that cannot be."""
-    reason = why_no_spark()
-    if reason is not None:
-        pytest.skip(reason)
-    home = spark_home()
-    assert home is not None
-    if str(home.parent) not in sys.path:
-        # at the end: what the locked set has comes from there
-        sys.path.append(str(home.parent))
-
-
 @dataclass
 class SparkCluster:
     """A running cluster. ``address`` is its master's, ``folder`` holds logs and the workers' folders.
@@ -82,15 +70,6 @@ class SparkCluster:
     _worker_environment: dict[str, str]
     _started: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
-    @property
-    def workers(self) -> list[str]:
-        """The names of the workers that run, oldest first."""
-        return [name for name in self._started if name != "master"]
-
-    def kill(self, name: str) -> None:
-        """Ends a worker with SIGKILL, with its executors and their Python processes, as if its host had gone."""
-        _end(self._started.pop(name))
-
     def add_worker(self, *names: str) -> None:
         """Starts workers and waits until the master has them."""
         for name in names:
@@ -102,11 +81,6 @@ class SparkCluster:
         command = ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1g"]
         command += ["--webui-port", "0", "--work-dir", str(self.folder / name), self.address]
         self._start(name, command, self._worker_environment)
-
-    def executors(self, name: str) -> list[int]:
-        """The ids of the processes that a worker has started: executors (Java) and what these started (Python)."""
-        worker = self._started[name].pid
-        return [number for number in _in_session(worker) if number != worker]
 
     def log(self, name: str) -> str:
         """What the master or a worker has written."""

@@ -75,8 +75,6 @@ def test_a_run_of_the_command_line_on_a_cluster(
         with runs_in(settings) as instance:
             [on_spark] = instance.get_runs(dg.RunsFilter(job_name="extract_targets"))
             assert on_spark.tags[ENGINE_TAG] == "spark"
-            said = "\n".join(entry.user_message for entry in instance.all_logs(on_spark.run_id))
-            assert str(wheel_python.parents[2]) in said, "workers use the wheel"
             for table in TABLES:
                 records = instance.fetch_materializations(dg.AssetKey(table), limit=10).records
                 made = [one for record in records if (one := record.asset_materialization)]

@@ -12,18 +12,14 @@ from typing import Any
 
 import pytest
 
-from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, UserInputError
 from cc_pipeline.extensions.spark import driver as engine
 from cc_pipeline.extensions.spark import plans as cutting
 from cc_pipeline.extensions.spark import tasks
 from cc_pipeline.extensions.spark.driver import SparkEngine, run_job
 from cc_pipeline.extraction import fetch
-from cc_pipeline.extraction.blocklist import block
-from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.extraction.engine import LOCAL
 from cc_pipeline.extraction.fetch import fetch_captures
-from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.lake.slice import FETCH
 from cc_pipeline.lake.slices import read_notes
@@ -108,13 +104,6 @@ def again(bucket: Bucket, home: Path, to: Path) -> Workspace:
     return workspace_of(bucket[0], to)
 
 
-def twins(source: Path | str, folder: Path, targets: list[str], **more: object) -> tuple[Workspace, Workspace]:
-    """Two homes in which the same captures are located: for the local engine, and for Spark's."""
-    located(source, folder / "local", targets, **more).close()
-    shutil.copytree(folder / "local", folder / "spark")
-    return workspace_of(source, folder / "local", **more), workspace_of(source, folder / "spark", **more)
-
-
 @pytest.mark.smoke
 def test_a_job_needs_no_home_and_tells_of_each_partition(
     bucket: Bucket, slugs: list[str], before: Path, local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -122,7 +111,7 @@ def test_a_job_needs_no_home_and_tells_of_each_partition(
     mine = again(bucket, before, tmp_path / "spark")
     known = {path for path in mine.settings.home.iterdir() if path.name != "lake"}
     monkeypatch.setenv("CC_PIPELINE_HOME", str(tmp_path / "nowhere"))
-    monkeypatch.setenv("CC_PIPELINE_EXTRACTOR", "quality")
+    monkeypatch.setenv("CC_PIPELINE_MARKDOWN", "yes")
     told: list[tuple[str, int, int | None, str]] = []
     wanted = [(NEW, slug) for slug in slugs]
     job = run_job(InProcess(), as_texts(mine.settings), wanted, PAGES, 2, lambda *word: told.append(word))
@@ -140,64 +129,6 @@ def test_files_of_this_machine_are_not_asked_of_workers(
     monkeypatch.setattr(LocationIndex, "files", ["file:///home/me/my.warc.gz", None])
     with pytest.raises(UserInputError, match=r"my\.warc\.gz"):
         fetch_captures(mine, NEW, slugs, engine=spark())
-
-
-def test_one_task_has_all_captures_of_a_place_whoever_asks_for_them(
-    bucket: Bucket, slugs: list[str], before: Path, tmp_path: Path
-) -> None:
-    mine = again(bucket, before, tmp_path / "spark")
-    context = InProcess()
-    fetch_captures(mine, NEW, slugs, engine=spark(context))
-    places = mine.lake.read("records", columns=["warc_filename", "warc_record_offset"])
-    stored = sum(task[0].result.fetched for task in context.tasks)
-    assert places.num_rows > len(set(map(repr, places.to_pylist()))) == stored
-    assert len(context.tasks) > 6
-
-
-def test_a_target_without_captures_is_no_job(bucket: Bucket, before: Path, tmp_path: Path) -> None:
-    mine = again(bucket, before, tmp_path / "spark")
-    context = InProcess()
-    [nothing] = made(mine, ["absent.example"], spark(context), PAGES).values()
-    assert nothing.error is None
-    assert not context.tasks
-    assert not made(mine, ["absent.example"], LOCAL)["absent.example"].reports["records"].fresh_slices
-
-
-def test_a_blocked_site_is_left_out_as_the_local_engine_does(bucket: Bucket, tmp_path: Path) -> None:
-    targets = ["example.com", "set:duo = example.com, example.org"]
-    theirs, mine = twins(bucket[0], tmp_path, targets)
-    slugs = slugs_of(targets)
-    for workspace, by in ((theirs, LOCAL), (mine, spark())):
-        block(workspace, [parse_target("example.com")])
-        # what was located before the block is not fetched by anybody
-        with pytest.raises(EnvironmentFault, match="the list of blocked sites was changed"):
-            fetch_captures(workspace, NEW, slugs, engine=by)
-        errors = {slug: one.error for slug, one in made(workspace, slugs, by).items() if one.error is not None}
-        assert "the list of blocked sites was changed" in str(errors.pop("example.com"))
-        assert errors == {}
-        assert plan_crawl(workspace, NEW, slugs).plan.slice_plans == (), "whoever asks the plan does not ask for it"
-    assert_same(theirs, mine, ["set-duo"])
-    assert {*mine.lake.read("records", columns=["domain"]).column(0).to_pylist()} == {"example.org"}
-
-
-def test_into_tables_with_neighbours_and_in_place_of_a_slice(bucket: Bucket, tmp_path: Path) -> None:
-    names = sorted(bucket[1].domains())
-    first, second = f"set:some = {', '.join(names[:4])}", f"set:some = {', '.join(names[2:6])}"
-    alone = names[5:8]
-    # the neighbours are made here, the set by the engine, then another set in its place
-    before = located(bucket[0], tmp_path / "before", [first, *alone])
-    assert all(one.error is None for one in made(before, alone, LOCAL).values())
-    before.close()
-    homes = [again(bucket, tmp_path / "before", tmp_path / name) for name in ("local", "spark")]
-    for workspace, by in zip(homes, (LOCAL, spark()), strict=True):
-        assert all(one.error is None for one in made(workspace, ["set-some"], by).values())
-        was = read_rows(workspace, "records")
-        workspace.register_targets([parse_target(second)])
-        [found] = made(workspace, ["set-some"], by).values()
-        assert found.error is None
-        assert read_rows(workspace, "records") != was
-    assert_same(*homes, ["set-some", *alone])
-    assert not find_leftovers(homes[1])
 
 
 def run_twice(task: Callable[[], Any], number: int) -> Any:
@@ -259,25 +190,6 @@ def test_what_a_killed_driver_left_is_taken_over(
     assert not find_unnamed_files(mine)
 
 
-def test_a_source_that_gives_nothing_then_all(bucket: Bucket, tmp_path: Path) -> None:
-    slugs = ["example.com", "example.org"]
-    with FaultServer(bucket[0]) as server:
-        local, other = twins(server.url, tmp_path, slugs)
-        server.set_rules([Rule("500", key="*/warc/*", times=None)])
-        for workspace, by in ((local, LOCAL), (other, spark())):
-            with pytest.raises(Incomplete):
-                fetch_captures(workspace, NEW, slugs, engine=by)
-            assert {row.note["failed_runs"] for row in read_notes(workspace.lake, (FETCH,))} == {1}
-        assert read_rows(local, "records") == read_rows(other, "records")
-        server.set_rules([])
-        for workspace, by in ((local, LOCAL), (other, spark())):
-            workspace.close()
-            fetch_captures(workspace, NEW, slugs, engine=by)
-            parse_records(workspace, NEW, slugs, engine=by)
-        assert_same(local, other, slugs)
-    assert not find_leftovers(other)
-
-
 def test_a_source_that_refuses_one_worker_stops_all(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,22 +223,6 @@ def test_a_source_that_refuses_one_worker_stops_all(
         lacking = [row.note for row in read_notes(workspace.lake, (FETCH,))]
         assert sum(row["planned"] for row in lacking) == sum(row["pending"] for row in lacking)
         assert not find_leftovers(workspace)
-
-
-def test_a_half_that_came_counts_the_other_among_its_rounds(bucket: Bucket, tmp_path: Path) -> None:
-    slugs = ["example.com", "example.org"]
-    files = sorted({one.warc_filename for one in bucket[1].captures_of(NEW, subset="warc")})
-    with FaultServer(bucket[0]) as server:
-        local, other = twins(server.url, tmp_path, slugs)
-        server.set_rules([Rule("500", key=files[0], times=None)])
-        rounds = []
-        for workspace, by in ((local, LOCAL), (other, spark())):
-            with pytest.raises(Incomplete):
-                fetch_captures(workspace, NEW, slugs, engine=by)
-            columns = ["target", "warc_filename", "warc_record_offset", "outcome", "reason", "asks"]
-            rounds.append(sorted(map(repr, workspace.lake.read("records", columns=columns).to_pylist())))
-        assert rounds[0] == rounds[1]
-        assert_same(local, other, slugs)
 
 
 def test_a_task_is_tried_again_and_its_last_error_is_told_as_it_was(

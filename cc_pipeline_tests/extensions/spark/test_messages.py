@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, Incomplete, UserInputError
-from cc_pipeline.extensions.spark.messages import Facts, Failed, Inbox, Outbox, Progress, RemoteError
+from cc_pipeline.extensions.spark.messages import Failed, Inbox, Outbox, Progress, RemoteError
 from cc_pipeline.extensions.spark.messages import error_as_json as as_json
 from cc_pipeline.extensions.spark.messages import error_from_json as from_json
 from cc_pipeline.extraction.failure_isolation import affects_all_targets
@@ -43,19 +43,8 @@ def test_partitions_that_share_a_report_share_it_there_too() -> None:
     assert isinstance(found[0].reports["records"].notes, tuple)
 
 
-def test_a_report_is_sent_once() -> None:
-    sent: list[Any] = []
-    out = Outbox(sent.append)
-    for slug in ("a", "b"):
-        out.send_partition(PartitionResult("C", slug, {"records": REPORT, "page_text": REPORT}))
-    assert len(sent) == 3
-
-
-def test_progress_and_facts() -> None:
-    assert told(("progress", "fetch", 1, None, "x"), ("facts", {"Spark": "4"})) == [
-        Progress("fetch", 1, None, "x"),
-        Facts({"Spark": "4"}),
-    ]
+def test_progress() -> None:
+    assert told(("progress", "fetch", 1, None, "x")) == [Progress("fetch", 1, None, "x")]
 
 
 @pytest.mark.parametrize(

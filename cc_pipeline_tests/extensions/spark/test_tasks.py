@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +13,11 @@ import pytest
 
 from cc_pipeline.addresses import Access
 from cc_pipeline.capture_columns import PLACE
-from cc_pipeline.errors import EnvironmentFault, PlaceFault, UserInputError
+from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extensions.spark.code_check import describe_process
 from cc_pipeline.extensions.spark.driver import SparkEngine, check_executor_count
-from cc_pipeline.extensions.spark.plans import Plans, cut_tables, fetch_plans, task_share
-from cc_pipeline.extensions.spark.task_workspace import open_task_workspace, read_job_settings
+from cc_pipeline.extensions.spark.plans import Plans, cut_tables, fetch_plans
+from cc_pipeline.extensions.spark.task_workspace import open_task_workspace
 from cc_pipeline.extensions.spark.tasks import Failed, Halting, Job, Task
 from cc_pipeline.records.file_leases import lease, list_expired_leases
 from cc_pipeline.records.schema import HELD_SCHEMA, RECORD_SCHEMA
@@ -30,38 +28,6 @@ from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.extensions.spark.inprocess import InProcess
 from cc_pipeline_tests.world import NEW
 
-#: Plans many captures, which take some 360 bytes each, and tells how much more memory that took (KiB).
-PLAN = """
-import sys
-from pathlib import Path
-import pyarrow as pa
-from cc_pipeline.extensions.spark.plans import fetch_plans
-from cc_pipeline.extensions.spark.plans import Plans
-from cc_pipeline.capture_columns import RECORD_KEY_COLUMNS
-from cc_pipeline.columns import schema_of
-from cc_pipeline.records.storage import RecordStorage
-from cc_pipeline.transport.client import Transport
-from cc_pipeline_tests.peak import own_peak
-
-def batches(count, size=4096):
-    schema = schema_of(RECORD_KEY_COLUMNS)
-    for first in range(0, count, size):
-        rows = {field.name: pa.nulls(size, field.type) for field in schema}
-        rows["url"] = pa.array([f"https://www.example.com/{number:0200}" for number in range(first, first + size)])
-        rows["warc_filename"] = pa.array([f"crawl/warc/{first // 100_000:09}.warc.gz"] * size)
-        rows["warc_record_offset"] = pa.array(range(first * 5000, (first + size) * 5000, 5000))
-        rows["warc_record_length"] = pa.array([5000] * size)
-        yield pa.RecordBatch.from_pydict(rows)
-
-def planned(count):
-    plans = Plans(RecordStorage(Transport(sys.argv[1])), "CC-MAIN-2024-22", str(count))
-    plans.write(fetch_plans(batches(count), [], []))
-    return plans.count
-
-planned(50_000)
-before = own_peak()
-print(planned(400_000), own_peak() - before)
-"""
 SCHEMA = pa.schema([pa.field(PLACE[0], pa.string()), pa.field(PLACE[1], pa.int64()), pa.field(PLACE[2], pa.int64())])
 
 
@@ -133,12 +99,6 @@ def test_what_is_known_of_a_capture_goes_with_it() -> None:
     assert all(left.schema == HELD_SCHEMA for _, _, left in found)
 
 
-def test_a_task_is_as_large_as_leaves_each_core_some() -> None:
-    assert task_share(1_000, 10, 1, 256) == 25
-    assert task_share(10, 10, 4, 256) == 4
-    assert task_share(1 << 40, 10, 4, 256) == 256
-
-
 def test_a_plan_reads_as_it_was_written_and_goes(storage: RecordStorage) -> None:
     tables = [pa.table({"a": [1, 2]}), pa.table({"b": pa.array([], pa.string())}), HELD_SCHEMA.empty_table()]
     mine = Plans(storage, NEW, "job")
@@ -148,18 +108,6 @@ def test_a_plan_reads_as_it_was_written_and_goes(storage: RecordStorage) -> None
     assert Plans(storage, NEW, "job").read(21) == tables
     mine.delete()
     assert not storage.transport.listing(f"records/{NEW}/plans/")
-
-
-@pytest.mark.bomb
-def test_the_driver_holds_few_tasks_however_many_captures_there_are(tmp_path: Path) -> None:
-    told = subprocess.run(
-        [sys.executable, "-c", PLAN, str(tmp_path)], capture_output=True, text=True, check=False, env={**os.environ}
-    )
-    assert told.returncode == 0, told.stderr
-    plans, more = map(int, told.stdout.split())
-    assert plans >= 20
-    # 400,000 captures are 140 MB
-    assert more < 50 << 10
 
 
 def test_a_note_to_stop_is_looked_for_now_and_then(storage: RecordStorage) -> None:
@@ -175,25 +123,6 @@ def test_a_note_to_stop_is_looked_for_now_and_then(storage: RecordStorage) -> No
         assert list_expired_leases(storage, NEW) == [], "its fetch goes on"
     # one that nobody took away goes with what its run left
     assert [key.rpartition("/")[2] for key in list_expired_leases(storage, NEW)] == ["commit.stopped"]
-
-
-def test_a_note_to_stop_that_could_not_be_written_is_written_later(
-    storage: RecordStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = [0.0]
-    one, other = (Halting(storage, NEW, "commit", lambda: now[0]) for _ in range(2))
-
-    def full(*_: object, **__: object) -> None:
-        raise PlaceFault("no room", "wait")
-
-    with lease(storage, NEW, "commit"):
-        with monkeypatch.context() as trouble:
-            trouble.setattr(storage.transport, "put", full)
-            assert one(True)
-        assert not other(False)
-        now[0] += 60
-        assert one(True)
-        assert other(False)
 
 
 def test_nothing_secret_travels_and_nothing_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,36 +153,16 @@ def test_nothing_secret_travels_and_nothing_of_this_machine(tmp_path: Path, monk
                     assert one.name in apart or getattr(mine, one.name) == getattr(settings, one.name)
 
 
-def test_the_driver_reads_what_it_is_given_and_who_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC_PIPELINE_EXTRACTOR", "quality")
-    monkeypatch.setenv("CC_PIPELINE_SOURCE_USER", "me")
-    monkeypatch.setenv("CC_PIPELINE_SOURCE_PASSWORD", "pa55word")
-    given = {"SOURCE": "https://data.example/cc", "LAKE": "s3://lake/here", "RATE": "", "RATE_SHARES": "3"}
-    settings = read_job_settings(given, tmp_path)
-    assert (settings.extractor, settings.rate, settings.rate_shares) == ("fast", None, 3)
-    assert settings.source_access == Access("me", "pa55word")
-    assert settings.home == tmp_path
-
-
 def test_each_worker_has_its_share_and_none_starts_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     settings = load_settings({}, source="https://data.example/cc", home=str(tmp_path), rate=12.0, concurrency=12)
-    sent = as_texts(replace(settings, rate_shares=2))
+    sent = as_texts(settings)
     with open_task_workspace(sent, 3) as workspace:
         limits = workspace.transport.limits
-        assert (limits.rate, limits.concurrency) == (2.0, 2)
+        assert (limits.rate, limits.concurrency) == (4.0, 4)
         assert workspace.settings.budget_path.is_relative_to(tmp_path)
     with pytest.raises(UserInputError, match="number of workers"), open_task_workspace(sent, 0):
         pass
-
-
-def test_what_a_worker_loads_has_neither_dagster_nor_spark() -> None:
-    asked = (
-        "import sys; import cc_pipeline.extensions.spark.tasks;"
-        "sys.exit(', '.join({'dagster', 'pyspark'} & set(sys.modules)) or 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def test_tasks_of_a_process_share_a_budget_wherever_they_may_write(

@@ -8,40 +8,31 @@ import io
 import json
 import struct
 from bisect import bisect_left
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, prefix_range
-from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.btree.format import HEADER, unpack_pointer
-from cc_pipeline.index.btree.tree import BTree
+from cc_pipeline.index.btree.tree import BTree, Item
 from cc_pipeline.testing.mini_crawl.btree import pack_pointer, write_btree
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
-from cc_pipeline_tests.index.btree.reading import items_below, values_of
+from cc_pipeline_tests.index.memory import Memory
 
 Items = list[tuple[bytes, bytes]]
 
 
-@dataclass
-class Answer:
-    data: bytes
-    total: int | None
+def values_of(tree: BTree, key: bytes) -> list[bytes]:
+    """The values of exactly ``key``, in file order."""
+    return [item.value for item in tree.scan(KeyRange(key, key + b"\0"))]
 
 
-class Memory:
-    """A file in memory that counts its reads."""
-
-    def __init__(self, content: bytes, total: int | None = -1) -> None:
-        self.content = content
-        self.total = len(content) if total == -1 else total
-        self.reads: list[tuple[int, int]] = []
-
-    def read(self, key: str, offset: int, length: int) -> Answer:
-        self.reads.append((offset, length))
-        return Answer(self.content[offset : offset + length], self.total)
+def items_below(tree: BTree, prefix: bytes) -> Iterator[Item]:
+    """All items whose key starts with ``prefix``, in order."""
+    return tree.scan(prefix_range(prefix))
 
 
 def _file(items: Items, block_size: int) -> bytes:
@@ -154,14 +145,6 @@ def test_reports_where_the_index_led_astray() -> None:
     assert [(drift.key, drift.pointed - drift.actual) for drift in tree.drifts] == [(b"key-01500", 14)]
 
 
-def test_a_run_of_equal_keys_over_many_blocks_is_found_whole() -> None:
-    items = [(b"a", _value(0)), *((b"m", _value(number)) for number in range(100)), (b"z", _value(1))]
-    tree = _tree(_file(items, 128))
-    assert values_of(tree, b"m") == [_value(number) for number in range(100)]
-    assert values_of(tree, b"a") == [_value(0)]
-    assert values_of(tree, b"z") == [_value(1)]
-
-
 def _three_levels() -> tuple[Items, bytes]:
     # separators of about 500 bytes: 128 to an index block, so that 64 KiB blocks make three levels
     items = [
@@ -236,3 +219,44 @@ def test_prefix_of_the_last_possible_byte() -> None:
     items = [(b"\xfe", _value(1)), (b"\xff\xff", _value(2)), (b"\xff\xff\xff", _value(3))]
     assert _pairs(_tree(_file(items, 64)), b"\xff\xff") == items[1:]
     assert prefix_range(b"\xff").end is None
+
+
+SIZE = 256
+KEYS = st.sets(st.integers(0, 99_999), min_size=40, max_size=150)
+
+
+def keys_of(numbers: set[int]) -> list[bytes]:
+    return sorted(b"com.site%02d/%d:http" % (number % 37, number) for number in numbers)
+
+
+def content_of(keys: list[bytes]) -> bytes:
+    return _file([(key, _value(place)) for place, key in enumerate(keys)], SIZE)
+
+
+def swapped(content: bytes, one: int, other: int) -> bytes:
+    moved = bytearray(content)
+    for here, there in ((one, other), (other, one)):
+        start = HEADER.size + there * SIZE
+        moved[HEADER.size + here * SIZE : HEADER.size + (here + 1) * SIZE] = content[start : start + SIZE]
+    return bytes(moved)
+
+
+def answer(tree: BTree, key: bytes) -> list[bytes] | DataKind:
+    try:
+        return values_of(tree, key)
+    except DataFault as fault:
+        assert fault.source == "tree" and fault.offset is not None and isinstance(fault.kind, DataKind)
+        return fault.kind
+
+
+@given(KEYS, st.integers(0, 1000), st.integers(0, 1000))
+@settings(max_examples=40)
+def test_data_blocks_in_the_wrong_order_never_lose_a_key(numbers: set[int], one: int, other: int) -> None:
+    keys = keys_of(numbers)
+    content = content_of(keys)
+    index_blocks = HEADER.unpack_from(content)[1]
+    count = (len(content) - HEADER.size) // SIZE - index_blocks
+    broken = swapped(content, index_blocks + one % count, index_blocks + other % count)
+    tree = BTree(Memory(broken), "tree")
+    for place, key in enumerate(keys):
+        assert answer(tree, key) in ([_value(place)], DataKind.MALFORMED)

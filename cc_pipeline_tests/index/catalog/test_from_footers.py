@@ -6,17 +6,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from cc_pipeline.errors import DataFault, UserInputError
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.index.catalog.from_footers import FooterTableBuilder, crawl_tables
 from cc_pipeline.index.catalog.schemas import COLUMN_CHUNKS_SCHEMA, INDEX_FILES_SCHEMA, ROW_GROUPS_SCHEMA
-from cc_pipeline.index.footers.decode import DEFAULT_LOOKUP_COLUMNS, decode_footer
+from cc_pipeline.index.footers.decode import decode_footer
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterEntry, FooterStore
 from cc_pipeline.index.footers.walk import ROW_GROUP_FIELDS
-from cc_pipeline_tests.index.footers.footer_files import encrypted_bytes, index_table, old_file, parquet_bytes
+from cc_pipeline_tests.index.footers.footer_files import encrypted_bytes, index_table, parquet_bytes
 from cc_pipeline_tests.index.footers.harvest_world import CRAWL, MemoryReader, key_of
 
 
@@ -87,20 +86,6 @@ def test_files_not_yet_harvested_are_missing_and_strangers_are_left_out(tmp_path
     }  # fmt: skip
 
 
-def test_a_stored_footer_that_rots_is_a_failed_file(tmp_path: Path):
-    keys = [key_of(0), key_of(1)]
-    store = FooterStore(tmp_path)
-    harvest_crawl(CRAWL, keys, MemoryReader(dict.fromkeys(keys, parquet_bytes(index_table()))), store)
-    segment = tmp_path / CRAWL / "segment-00000.footers"
-    data = bytearray(segment.read_bytes())
-    data[-5] ^= 1
-    segment.write_bytes(data)
-    with pytest.raises(DataFault, match=r"the stored copy of the footer of .* is damaged"):
-        store.read(CRAWL).footer(keys[1])
-    tables = crawl_tables(CRAWL, keys, store)
-    assert [row["outcome"] for row in tables.index_files.to_pylist()] == ["decoded", "failed"]
-
-
 def test_the_store_knows_what_it_holds(tmp_path: Path):
     store = FooterStore(tmp_path)
     data = parquet_bytes(index_table())
@@ -135,22 +120,3 @@ def test_segments_are_closed_when_they_are_large(tmp_path: Path, monkeypatch: py
     footers = store.read(CRAWL)
     for key, data in reader.objects.items():
         assert data.endswith(footers.footer(key))
-
-
-def test_deprecated_statistics_reach_the_table():
-    tail, size = old_file(b"com,a)/", b"com,c)/x")
-    path = key_of(0)
-    builder = FooterTableBuilder(CRAWL)
-    builder.add(decode_footer(tail, size, path), entry(path, size))
-    row = builder.tables().row_groups.to_pylist()[0]
-    assert (row["url_surtkey_min"], row["url_surtkey_max"]) == (b"com,a)/", b"com,d")
-    assert row["url_surtkey_source"] == "deprecated_statistics"
-    assert (row["url_surtkey_min_truncated"], row["url_surtkey_max_truncated"]) == (False, True)
-
-
-def test_no_files_give_empty_tables_with_the_right_columns():
-    tables = FooterTableBuilder(CRAWL).tables()
-    assert tables.row_groups.schema.equals(ROW_GROUPS_SCHEMA)
-    assert tables.column_chunks.num_rows == tables.index_files.num_rows == 0
-    assert pa.types.is_binary(tables.row_groups.schema.field("url_surtkey_min").type)
-    assert "url_surtkey" in DEFAULT_LOOKUP_COLUMNS

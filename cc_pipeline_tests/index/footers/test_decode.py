@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from datetime import UTC, datetime
-from pathlib import Path
+from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,20 +22,6 @@ from cc_pipeline_tests.index.footers.footer_files import PATH, encrypted_bytes, 
 
 def decode(data: bytes, path: str = PATH, **options: object):
     return decode_footer(data, len(data), path, **options)
-
-
-def test_says_where_a_file_belongs_and_what_it_holds():
-    data = parquet_bytes(index_table())
-    found = decode(data)
-    assert (found.subset, found.part) == ("warc", 7)
-    assert (found.rows, found.file_size, len(found.row_groups)) == (60, len(data), 3)
-    assert found.schema.names == ("url_surtkey", "fetch_time", "url_host_registered_domain", "warc_record_offset")
-    assert found.created_by.startswith("parquet-cpp-arrow")
-    key = found.row_groups[1].statistics["url_surtkey"]
-    assert (key.minimum, key.maximum) == (b"com,example)/page/000020", b"com,example)/page/000039")
-    assert key.source == "statistics"
-    time = found.row_groups[0].statistics["fetch_time"]
-    assert time.minimum == int(datetime(2024, 5, 18, tzinfo=UTC).timestamp() * 1000)
 
 
 @pytest.mark.parametrize(
@@ -157,20 +140,6 @@ def test_encrypted_columns_with_a_plaintext_footer_leave_the_process_alive():
         assert not group.chunks["warc_record_offset"].is_encrypted
 
 
-def test_pyarrow_ends_the_process_on_that_file(tmp_path: Path):
-    """Why no library sees unchecked bytes. Should this fail one day, the reason is gone, not the care."""
-    path = tmp_path / "encrypted.parquet"
-    path.write_bytes(encrypted_bytes(index_table(), plaintext_footer=True))
-    code = (
-        "import sys, pyarrow.parquet as pq\n"
-        "m = pq.read_metadata(sys.argv[1])\n"
-        "try:\n    m.row_group(0).column(0).statistics\n"
-        "except BaseException:\n    sys.exit(7)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, check=False, timeout=60)
-    assert done.returncode < 0
-
-
 def test_encrypted_footer_is_a_fault():
     with pytest.raises(DataFault, match="encrypted"):
         decode(encrypted_bytes(index_table(), plaintext_footer=False))
@@ -214,14 +183,6 @@ def test_deprecated_statistics_bound_in_unsigned_order(low, high, bounds):
     assert (found.minimum, found.maximum) == bounds
     assert found.source == "deprecated_statistics"
     assert (found.min_truncated, found.max_truncated) == (bounds[0] != low, bounds[1] != high)
-
-
-@pytest.mark.parametrize(
-    "created_by", [b"parquet-mr version 1.6.0", b"parquet-mr (build abc)", b"", b"parquet-mr version 1.7.9 (build x)"]
-)
-def test_deprecated_statistics_of_unsound_writers_are_not_used(created_by):
-    tail, size = old_file(b"a", b"b", created_by=created_by)
-    assert decode_footer(tail, size, PATH).row_groups[0].statistics["url_surtkey"].source is None
 
 
 def test_contradicting_statistics_are_not_used():

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -22,7 +17,7 @@ from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.transport.source_client import SourceOptions
-from cc_pipeline_tests.faultserver import FaultServer, FaultServerProcess, Rule
+from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.index.footers.footer_files import index_table, parquet_bytes
 from cc_pipeline_tests.index.footers.harvest_world import CRAWL, MemoryReader, bucket_of, key_of
 
@@ -74,48 +69,6 @@ def test_nine_hundred_files_through_faults(tmp_path: Path):
     assert failed[0]["reason"]
 
 
-HARVESTER = """
-import json, sys
-from pathlib import Path
-from cc_pipeline.index.footers.harvest import harvest_crawl
-from cc_pipeline.index.footers.store import FooterStore
-from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.source_client import SourceOptions
-
-url, folder, crawl = sys.argv[1:4]
-keys = json.load(sys.stdin)
-with Transport(url, SourceOptions(concurrency=8)) as reader:
-    harvest_crawl(crawl, keys, reader, FooterStore(Path(folder)))
-"""
-
-
-def test_killed_half_way_and_resumed_nothing_stored_is_fetched_again(tmp_path: Path):
-    keys = bucket_of(tmp_path / "bucket", 900)
-    store = FooterStore(tmp_path / "footers")
-    log = tmp_path / "hits"
-    with FaultServerProcess(tmp_path / "bucket", latency=0.05, log=log) as server:
-        arguments = [sys.executable, "-c", HARVESTER, server.url, str(tmp_path / "footers"), CRAWL]
-        child = subprocess.Popen(arguments, stdin=subprocess.PIPE, text=True)
-        assert child.stdin is not None
-        child.stdin.write(json.dumps(keys))
-        child.stdin.close()
-        deadline = time.monotonic() + 60
-        while len(store.read(CRAWL).entries) < 300 and time.monotonic() < deadline:
-            time.sleep(0.02)
-        os.kill(child.pid, signal.SIGKILL)
-        child.wait()
-        stored = set(store.read(CRAWL).entries)
-        assert 300 <= len(stored) < 900
-        asked_before = len(server.hits())
-        with transport(server.url, concurrency=32) as reader:
-            report = harvest_crawl(CRAWL, keys, reader, store)
-        again = {hit.key for hit in server.hits()[asked_before:]}
-    assert report.reused == len(stored)
-    assert report.fetched == 900 - len(stored)
-    assert not again & stored
-    assert crawl_tables(CRAWL, keys, store).row_groups.num_rows == 2700
-
-
 def test_a_torn_entry_costs_that_entry_only(tmp_path: Path):
     keys = bucket_of(tmp_path / "bucket", 6)
     store = FooterStore(tmp_path / "footers")
@@ -155,21 +108,6 @@ def test_a_stored_footer_with_wrong_bytes_is_no_failure_of_the_source_and_is_fet
     assert crawl_tables(CRAWL, keys, store).row_groups.select(columns) == whole.row_groups.select(columns)
 
 
-def test_every_request_failing_stops_with_one_error_and_resumes(tmp_path: Path):
-    keys = bucket_of(tmp_path / "bucket", 60)
-    store = FooterStore(tmp_path / "footers")
-    retry = RetryPolicy(attempts=2, base=0.01, longest=0.02)
-    with FaultServer(tmp_path / "bucket", rules=[Rule("500", times=None)]) as server:
-        with transport(server.url, retry=retry) as reader, pytest.raises(EnvironmentFault, match="harvest stopped"):
-            harvest_crawl(CRAWL, keys, reader, store)
-        assert len(server.hits) <= 60 * 2 * 3
-        server.set_rules([])
-        with transport(server.url) as reader:
-            report = harvest_crawl(CRAWL, keys, reader, store)
-    assert report.fetched == 60
-    assert not report.failed
-
-
 @pytest.mark.parametrize("count", [1, 4])
 def test_a_dead_place_is_an_error_however_small_the_crawl(tmp_path: Path, count: int):
     keys = bucket_of(tmp_path / "bucket", count)
@@ -179,45 +117,12 @@ def test_a_dead_place_is_an_error_however_small_the_crawl(tmp_path: Path, count:
         harvest_crawl(CRAWL, keys, reader, FooterStore(tmp_path / "footers"))
 
 
-def test_more_failures_than_the_share_stop_early(tmp_path: Path):
-    keys = bucket_of(tmp_path / "bucket", 900)
-    store = FooterStore(tmp_path / "footers")
-    retry = RetryPolicy(attempts=2, base=0.01, longest=0.02)
-    with FaultServer(tmp_path / "bucket", rules=[Rule("500", share=0.2, times=None)]) as server:
-        with transport(server.url, retry=retry, concurrency=8) as reader, pytest.raises(EnvironmentFault) as stopped:
-            harvest_crawl(CRAWL, keys, reader, store)
-        kept = {path for path, entry in store.read(CRAWL).entries.items() if not entry.failed}
-        assert "failed" in str(stopped.value)
-        assert stopped.value.advice
-        assert 100 < len(kept) < 500
-        server.set_rules([])
-        before = len(server.hits)
-        with transport(server.url) as reader:
-            report = harvest_crawl(CRAWL, keys, reader, store)
-        assert not {hit.key for hit in server.hits[before:]} & kept
-    assert report.reused == len(kept)
-    assert report.fetched == 900 - len(kept)
-
-
 def test_refusals_stop_at_once(tmp_path: Path):
     keys = bucket_of(tmp_path / "bucket", 300)
     with FaultServer(tmp_path / "bucket", rules=[Rule("403", times=None)]) as server:
         with transport(server.url, concurrency=8) as reader, pytest.raises(EnvironmentFault, match="stopped"):
             harvest_crawl(CRAWL, keys, reader, FooterStore(tmp_path / "footers"))
         assert len(server.hits) < 100
-
-
-def test_one_bad_file_among_good_ones_is_recorded_and_left(tmp_path: Path):
-    keys = bucket_of(tmp_path / "bucket", 12)
-    store = FooterStore(tmp_path / "footers")
-    retry = RetryPolicy(attempts=2, base=0.01, longest=0.02)
-    rules = [Rule("500", keys[3], times=None), Rule("404", keys[5], times=None)]
-    with FaultServer(tmp_path / "bucket", rules=rules) as server, transport(server.url, retry=retry) as reader:
-        report = harvest_crawl(CRAWL, keys, reader, store)
-    assert report.fetched == 10
-    assert dict(report.failed).keys() == {keys[3], keys[5]}
-    assert "server_error" in dict(report.failed)[keys[3]]
-    assert "not_found" in dict(report.failed)[keys[5]]
 
 
 def test_twenty_corrupt_files_of_nine_hundred_do_not_stop_the_rest_and_sixty_do(tmp_path: Path):
@@ -352,47 +257,6 @@ def test_two_writers_at_once_are_refused(tmp_path: Path):
     with store.write(CRAWL), pytest.raises(EnvironmentFault, match="another process"):
         store.write(CRAWL)
     store.write(CRAWL).close()
-
-
-def test_a_crawl_without_columnar_index_finishes_with_no_rows_and_the_reason(tmp_path: Path):
-    reader = MemoryReader({})
-    store = FooterStore(tmp_path)
-    report = harvest_crawl("CC-MAIN-2012", [], reader, store)
-    assert (report.fetched, report.reused, report.failed) == (0, 0, ())
-    tables = crawl_tables("CC-MAIN-2012", [], store, reason="a crawl of the ARC years")
-    assert tables.row_groups.num_rows == 0
-    assert tables.coverage.to_pylist()[0]["reason"] == "a crawl of the ARC years"
-
-
-MEMORY = """
-import sys
-from pathlib import Path
-from cc_pipeline.index.footers.harvest import harvest_crawl
-from cc_pipeline.index.footers.store import FooterStore
-from cc_pipeline_tests.index.footers.footer_files import index_table, parquet_bytes
-from cc_pipeline_tests.index.footers.harvest_world import MemoryReader, key_of
-from cc_pipeline_tests.peak import own_peak
-
-data = parquet_bytes(index_table(1200), 20)
-class Forgetful(MemoryReader):
-    def read_many(self, requests, concurrency=None):
-        for answer in super().read_many(requests, concurrency):
-            self.asked.clear()
-            yield answer
-keys = [key_of(number) for number in range(int(sys.argv[2]))]
-harvest_crawl("c", keys, Forgetful(dict.fromkeys(keys, data)), FooterStore(Path(sys.argv[1])))
-print(own_peak())
-"""
-
-
-@pytest.mark.bomb
-def test_memory_is_flat(tmp_path: Path):
-    peaks = []
-    for count in (200, 1_500):
-        arguments = [sys.executable, "-c", MEMORY, str(tmp_path / str(count)), str(count)]
-        done = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=120)
-        peaks.append(int(done.stdout) / 1024)
-    assert peaks[1] - peaks[0] < 20
 
 
 def test_a_full_disk_at_the_end_leaves_the_crawl_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,86 +2,23 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cc_pipeline.errors import DataFault
 from cc_pipeline.index.footers.decode import decode_footer
-from cc_pipeline.index.footers.statistics import bounds_from_signed, sound_writer
-from cc_pipeline.index.footers.thrift import FooterFault, parse_schema
+from cc_pipeline.index.footers.statistics import sound_writer
+from cc_pipeline.index.footers.thrift import FooterFault
 from cc_pipeline.index.footers.walk import walk
-from cc_pipeline_tests.index.footers.footer_files import PATH, encrypted_bytes, index_table, old_file, parquet_bytes
+from cc_pipeline_tests.index.footers.footer_files import PATH, old_file
 
 NAMES = (b"url_surtkey", b"fetch_time", b"nested.list.element", b"warc_record_offset")
-
-
-def metadata_of(data: bytes) -> bytes:
-    length = int.from_bytes(data[-8:-4], "little")
-    return data[len(data) - 8 - length : len(data) - 8]
-
-
-@cache
-def bases() -> tuple[bytes, ...]:
-    table = index_table(9)
-    return (
-        metadata_of(parquet_bytes(table, 3, write_page_index=True)),
-        metadata_of(parquet_bytes(table, 9, version="1.0")),
-        metadata_of(encrypted_bytes(table, plaintext_footer=True)),
-        metadata_of(old_file(b"a", b"c\xff")[0]),
-        b"",
-    )
 
 
 def fault_of(metadata: bytes) -> str:
     with pytest.raises(FooterFault) as fault:
         walk(metadata, NAMES, 0, 10)
     return fault.value.reason
-
-
-@st.composite
-def damaged(draw: st.DrawFn) -> bytes:
-    """A real footer with a few bytes changed, cut, doubled or put in; thrift's special bytes more often."""
-    data = bytearray(draw(st.sampled_from(bases())))
-    special = st.sampled_from([0x00, 0x0F, 0x15, 0x19, 0x1C, 0x7F, 0x80, 0xF9, 0xFC, 0xFF])
-    for _ in range(draw(st.integers(0, 6))):
-        at = draw(st.integers(0, len(data)))
-        how = draw(st.sampled_from(["set", "insert", "cut", "double", "end"]))
-        if how == "set" and at < len(data):
-            data[at] = draw(special | st.integers(0, 255))
-        elif how == "insert":
-            data[at:at] = bytes(draw(st.lists(special | st.integers(0, 255), min_size=1, max_size=12)))
-        elif how == "cut":
-            del data[at : at + draw(st.integers(1, 40))]
-        elif how == "double":
-            data[at:at] = data[at : at + draw(st.integers(1, 200))]
-        elif how == "end" and at:
-            del data[at:]
-    return bytes(data)
-
-
-@settings(max_examples=120)
-@given(damaged())
-def test_only_data_faults_leave_the_decoder(metadata):
-    tail = metadata + len(metadata).to_bytes(4, "little") + b"PAR1"
-    try:
-        found = decode_footer(tail, 5000 + len(tail), PATH)
-    except DataFault as fault:
-        assert fault.source == PATH
-        assert 0 <= fault.offset <= 5000 + len(tail)
-    else:
-        assert all(group.rows >= 0 for group in found.row_groups)
-
-
-@settings(max_examples=300)
-@given(st.binary(max_size=200))
-def test_only_footer_faults_leave_the_schema_parser(elements):
-    try:
-        parse_schema(elements)
-    except FooterFault as fault:
-        assert 0 <= fault.offset <= len(elements)
 
 
 def test_promises_of_millions_of_row_groups_cost_nothing():
@@ -96,30 +33,6 @@ def test_promises_of_millions_of_row_groups_cost_nothing():
 def test_nesting_is_bounded():
     metadata = b"\x1c" * 10_000
     assert fault_of(metadata) == "structures are nested too deeply"
-
-
-keys = st.binary(max_size=5) | st.text("aé~)", max_size=4).map(str.encode)
-
-
-def signed(value: bytes) -> bytes:
-    return bytes(octet ^ 0x80 for octet in value)
-
-
-@settings(max_examples=300)
-@given(st.lists(keys, min_size=1, max_size=6))
-def test_bounds_from_signed_extremes_hold_for_every_value(values):
-    low, high = bounds_from_signed(min(values, key=signed), max(values, key=signed))
-    for value in values:
-        assert low is None or low <= value
-        assert high is None or value <= high
-
-
-@settings(max_examples=200)
-@given(st.lists(st.text("abc)/,", max_size=6).map(str.encode), min_size=1, max_size=6))
-def test_ascii_keys_keep_their_lower_bound_and_all_equal_ones_both(values):
-    low, high = bounds_from_signed(min(values), max(values))
-    assert low == min(values)
-    assert len(set(values)) > 1 or high == max(values)
 
 
 @settings(max_examples=200)

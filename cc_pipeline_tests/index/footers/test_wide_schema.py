@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.footers import thrift
 from cc_pipeline.index.footers.decode import decode_footer
 from cc_pipeline.index.footers.thrift import MAX_COLUMNS, FooterFault, parse_schema
-from cc_pipeline.index.footers.walk import walk
 from cc_pipeline_tests.index.footers.footer_files import (
     BINARY,
     I32,
@@ -74,15 +71,3 @@ def test_the_widest_schema_is_read() -> None:
     with pytest.raises(FooterFault) as fault:
         parse_schema(schema(MAX_COLUMNS))
     assert fault.value.too_large
-
-
-@given(st.integers(0, 600), st.integers(0, 600), st.integers(0, 600))
-@settings(max_examples=60)
-def test_any_width_beyond_the_bound_is_too_large(columns: int, chunks: int, orders: int) -> None:
-    metadata = footer(schema(columns), chunks, orders)
-    if max(columns + 1, chunks, orders) > MAX_COLUMNS:
-        with pytest.raises(FooterFault) as fault:
-            walk(metadata, (b"c",), 1, 1000)
-        assert fault.value.too_large
-    else:
-        walk(metadata, (b"c",), 1, 1000)

@@ -20,7 +20,7 @@ from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline.index.footers.thrift import CompactReader
 from cc_pipeline.index.parquet import decoding
 from cc_pipeline.index.parquet.decoding import ColumnLayout, decode_batches, decode_pages
-from cc_pipeline.index.parquet.page_walk import MAX_PAGE_BYTES, column_bound, is_numbered, walk_pages
+from cc_pipeline.index.parquet.page_walk import MAX_PAGE_BYTES, is_numbered, walk_pages
 from cc_pipeline_tests.index.footers.footer_files import I32, STRUCT, field, struct, zigzag
 from cc_pipeline_tests.peak import own_peak
 
@@ -160,11 +160,6 @@ def test_pieces_have_their_own_offsets() -> None:
     assert is_numbered(page(3, b"", 0, 1, 8), source="f", offset=0)
     with pytest.raises(DataFault, match="another type than a data page"):
         is_numbered(page(2, b"", 0, 1, 0), source="f", offset=0)
-
-
-def test_the_bound_leaves_room_for_real_columns() -> None:
-    assert column_bound(1_900_000) > 1_900_000 * 140
-    assert column_bound(1) > 60 << 20
 
 
 def chunk_of(data: bytes) -> tuple[ColumnLayout, bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,10 @@ from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, prefix_range
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault
+from cc_pipeline.errors import DataFault, EnvironmentFault
 from cc_pipeline.index.parquet import fetch, read
 from cc_pipeline.index.parquet import pages as page_index
 from cc_pipeline.index.parquet.chunk_locations import KEY
-from cc_pipeline.index.parquet.decoding import ColumnLayout, decode_pages
 from cc_pipeline.index.parquet.fetch import Cost, PageIndexes, Piece, coalesce
 from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.parquet.pages import read_column_index, read_offset_index
@@ -255,30 +253,6 @@ def test_a_file_that_was_replaced_is_an_error(tmp_path: Path) -> None:
             ParquetLocator(transport, finder).locate("CC-MAIN-2024-22", ["warc"], [parse_target("h7.com")])
 
 
-@given(st.integers(0, 10**6), st.binary(min_size=1, max_size=40))
-@settings(max_examples=40)
-def test_damage_gives_a_typed_fault_and_no_other_exception(
-    tmp_path_factory: pytest.TempPathFactory, position: int, patch: bytes
-) -> None:
-    root = tmp_path_factory.mktemp("damage")
-    table = _table([f"h{number:02d}" for number in range(20)], pages_each=5)
-    _write(root, table, write_page_index=True, max_rows_per_page=10, compression="gzip", write_page_checksum=True)
-    path = root / PATH
-    content = bytearray(path.read_bytes())
-    position %= len(content)
-    content[position : position + len(patch)] = patch[: len(content) - position]
-    path.write_bytes(bytes(content))
-    target = parse_target("h07.com")
-    with Transport(str(root)) as transport:
-        try:
-            result = ParquetLocator(transport, FileFinder(transport, [PATH])).locate(
-                "CC-MAIN-2024-22", ["warc"], [target]
-            )
-        except CcPipelineError:
-            return
-    assert set(result.captures) == {target.slug}
-
-
 def test_kept_page_indexes_survive_the_process_and_rot_is_noticed(tmp_path: Path) -> None:
     piece, etags = Piece("some/file.parquet", 100, 5), {"some/file.parquet": '"e1"'}
     PageIndexes(tmp_path).keep({piece: b"index"}, etags)
@@ -356,26 +330,6 @@ def test_keys_outside_the_bounds_of_their_page_are_noticed(tmp_path: Path) -> No
     path.write_bytes(content[:data_end] + b"com,h10)/p00001" + content[data_end + 15 :])
     with pytest.raises(DataFault, match="page 2 has keys outside the bounds in its column index"):
         _rows(tmp_path, parse_target("h11.com").ranges)
-
-
-def test_pages_that_do_not_hold_what_was_promised() -> None:
-    out = io.BytesIO()
-    pq.write_table(_table(["a", "b"], pages_each=50), out, use_dictionary=False, compression="none")
-    chunk = pq.read_metadata(io.BytesIO(out.getvalue())).row_group(0).column(0)
-    data = out.getvalue()[chunk.data_page_offset :][: chunk.total_compressed_size]
-    layout = ColumnLayout("url_surtkey", "BYTE_ARRAY", "optional", 0)
-    assert len(decode_pages(layout, [(0, data)], 100, source="f")) == 100
-    for wrong, rows, part in (
-        (layout, 101, data),
-        (layout, 100, data[:-20]),
-        (layout, 100, b""),
-        (ColumnLayout("url_surtkey", "BYTE_ARRAY", "repeated", 0), 100, data),
-        (ColumnLayout("url_surtkey", "BYTE_ARRAY", "optional", 3), 100, data),
-        (ColumnLayout("url_surtkey", "DECIMAL128", "optional", 0), 100, data),
-        (ColumnLayout("url_surtkey", "BYTE_ARRAY", "optional", 2), 100, data),
-    ):
-        with pytest.raises(DataFault):
-            decode_pages(wrong, [(0, part)], rows, source="f")
 
 
 @pytest.mark.parametrize("catalog", [False, True])

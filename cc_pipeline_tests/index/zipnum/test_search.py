@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet, prefix_range
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.zipnum import cluster as cluster_search
 from cc_pipeline.index.zipnum.cluster import Cluster, Marks
-from cc_pipeline_tests.index.zipnum.memory import Memory
+from cc_pipeline_tests.index.memory import Memory
 
 
 def lines(keys: Sequence[bytes]) -> list[bytes]:
@@ -65,11 +64,11 @@ def test_members_are_those_of_a_plain_bisection(
             assert found == sorted(set(found))
             assert plain(keys, some) <= set(found)
             assert len(set(found) - plain(keys, some)) <= len(some)
-        before = memory.reads
+        memory.reads.clear()
         again = Cluster(memory, "cluster.idx", len(memory.content), stored_spans=cluster.learnt)
         assert {m.offset // 100 for m in again.members(ranges)} >= plain(keys, ranges)
         if sum(span.end - span.at for span in cluster.learnt) == len(memory.content):
-            assert memory.reads == before
+            assert memory.reads == []
 
 
 @given(st.lists(hostile, min_size=20, max_size=200, unique=True), st.randoms(use_true_random=False))
@@ -91,53 +90,6 @@ def test_a_file_that_is_not_sorted_is_an_error_or_never_seen(keys: list[bytes], 
                 list(cluster.members([prefix_range(key)]))
             except DataFault:
                 assert keys != sorted(keys)
-
-
-def large(seed: int) -> tuple[list[bytes], list[int]]:
-    """Keys of 100,000 lines, half of them .com, where names begin with some letters more often than with others; and
-    where each line begins."""
-    chance = random.Random(seed)
-    letters, often = (
-        "abcdefghijklmnopqrstuvwxyz",
-        [7, 6, 8, 5, 4, 4, 4, 4, 4, 2, 2, 4, 7, 3, 3, 7, 1, 4, 9, 7, 2, 2, 3, 1, 1, 1],
-    )
-    tops, share = ("com", "org", "net", "de", "ru", "jp,co", "uk,co"), [50, 10, 8, 10, 8, 7, 7]
-    keys = sorted(
-        f"{top},{''.join(chance.choices(letters, often, k=9))})/{n}".encode()
-        for n, top in enumerate(chance.choices(tops, share, k=100_000))
-    )
-    starts = [0]
-    for line in lines(keys):
-        starts.append(starts[-1] + len(line))
-    return keys, starts
-
-
-def test_few_reads_find_a_key_and_fewer_once_more_is_known() -> None:
-    keys, _ = large(1)
-    memory = Memory(b"".join(lines(keys)))
-    others, starts = large(2)
-    guide = Marks((others[n], starts[n] / starts[-1]) for n in range(0, len(others), 350))
-    chance = random.Random(3)
-    with pytest.MonkeyPatch.context() as patch:
-        # as 110 MB are to the stretches of a real file
-        for name in ("PROBE", "WHOLE_READ_BYTES", "FIRST_READ_BYTES"):
-            patch.setattr(cluster_search, name, getattr(cluster_search, name) // 16)
-        bisections = math.ceil(math.log2(len(memory.content) / cluster_search.WHOLE_READ_BYTES)) + 1
-        cold, guided, warm = [], [], []
-        cluster = Cluster(memory, "cluster.idx", len(memory.content))
-        for key in chance.sample(keys, 40):
-            alone = Cluster(memory, "cluster.idx", len(memory.content))
-            led = Cluster(memory, "cluster.idx", len(memory.content), guide=lambda: guide)
-            before = cluster.reads
-            for one in (alone, led, cluster):
-                assert key in [member.first_key for member in one.members([KeyRange(key, key + b"\0")])]
-            cold.append(alone.reads)
-            guided.append(led.reads)
-            warm.append(cluster.reads - before)
-        assert max(cold) <= bisections + 5
-        assert sum(cold) / len(cold) < bisections
-        assert sum(guided) / len(guided) <= 3
-        assert sum(warm[-10:]) / 10 < sum(warm[:5]) / 5
 
 
 def test_a_span_that_is_not_what_was_read_before_is_an_error() -> None:

@@ -13,18 +13,15 @@ import pytest
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import DataFault, IndexIncomplete, UserInputError
+from cc_pipeline.errors import DataFault, IndexIncomplete
 from cc_pipeline.index.locator import LookupResult
 from cc_pipeline.index.lookup import IndexSources, look_up
 from cc_pipeline.index.zipnum.cluster import Cluster
 from cc_pipeline.index.zipnum.locator import ZipNumLocator, capture_of
 from cc_pipeline.progress import format_count
 from cc_pipeline.transport.client import Transport
-from cc_pipeline.transport.ranges import RetryPolicy
-from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
-from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.index.zipnum.memory import Memory
+from cc_pipeline_tests.index.memory import Memory
 
 CRAWL = "CC-MAIN-2024-22"
 
@@ -90,54 +87,12 @@ def test_the_id_of_a_record_is_as_in_the_columnar_index(written: str) -> None:
     assert (odd["warc_record_id"], odd["extra_columns"]) == (None, [("recordid", "12")])
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"com,example)/ 20240518010203",
-        b"com,example)/ 20240518010203 {",
-        b"com,example)/ 20240518010203 []",
-        _line("com,example)/", filename=None),
-        _line("com,example)/", offset="-5"),
-        _line("com,example)/", length="9" * 30),
-    ],
-)
-def test_a_line_that_names_no_place_is_an_error(line: bytes) -> None:
-    with pytest.raises(DataFault, match="com,example"):
-        capture_of(line, "shard", 3)
-
-
 def test_a_broken_line_elsewhere_harms_nobody(tmp_path: Path) -> None:
     _bucket(tmp_path, [[b"com,aaa)/ 2024 broken", _line("com,example)/"), b"com,zzz)/ 2024 broken"]])
     # a target's own broken line is an error; that of somebody else is not
     with Transport(str(tmp_path)) as transport:
         found = ZipNumLocator(transport, CRAWL).locate(CRAWL, ["warc"], [parse_target("example.com")])
     assert found.captures["example.com"].num_rows == 1
-
-
-@pytest.mark.parametrize("damage", ["flip", "cut", "other", "split", "unsorted"])
-def test_a_damaged_member_is_an_error(tmp_path: Path, damage: str) -> None:
-    _bucket(tmp_path, [[_line("com,example)/", n=n) for n in range(50)]])
-    shard = tmp_path / cluster_key(CRAWL).replace("cluster.idx", "cdx-00000.gz")
-    content = shard.read_bytes()
-    if damage == "flip":
-        shard.write_bytes(content[:60] + bytes([content[60] ^ 255]) + content[61:])
-    elif damage == "cut":
-        shard.write_bytes(content[:-5])
-    elif damage == "other":
-        member = gzip.compress(_line("com,other)/", mtime=0) + b"\n", mtime=0)
-        shard.write_bytes(member.ljust(len(content), b"\0"))
-    elif damage == "unsorted":
-        _bucket(tmp_path / "again", [[_line("com,example)/b"), _line("com,example)/a")]])
-        for name in ("cdx-00000.gz", "cluster.idx"):
-            again = tmp_path / "again" / cluster_key(CRAWL).replace("cluster.idx", name)
-            again.rename(shard.parent / name)
-    else:
-        half = gzip.compress(_line("com,example)/", mtime=0)[:-3], mtime=0)
-        cluster = tmp_path / cluster_key(CRAWL)
-        cluster.write_bytes(b"com,example)/ 2024\tcdx-00000.gz\t0\t%d\t1\n" % len(half))
-        shard.write_bytes(half)
-    with Transport(str(tmp_path)) as transport, pytest.raises(DataFault):
-        ZipNumLocator(transport, CRAWL).locate(CRAWL, ["warc"], [parse_target("example.com")])
 
 
 def _locate(root: Path, *, may_lack: bool = False) -> LookupResult:
@@ -204,27 +159,6 @@ def test_a_member_that_cannot_be_read_is_a_named_gap(tmp_path: Path) -> None:
     assert answer.gaps == found.gaps
 
 
-def test_what_it_says_it_read_is_what_the_server_counted(tmp_path: Path) -> None:
-    members = [
-        [_line(f"com,example,h{m:03d})/{n:03d}", url=f"https://h{m:03d}.example.com/{n:03d}") for n in range(30)]
-        for m in range(60)
-    ]
-    _bucket(tmp_path, members)
-    target = parse_target("host:h031.example.com")
-    with FaultServer(tmp_path) as server, Transport(server.url) as transport:
-        locator = ZipNumLocator(transport, CRAWL)
-        price = locator.price(CRAWL, ["warc"], [target])
-        found = locator.locate(CRAWL, ["warc"], [target])
-        assert found.captures[target.slug].num_rows == 30
-        probes = price.requests
-        assert found.requests <= probes + 3
-        assert len(server.hits) >= found.requests
-        again = locator.locate(CRAWL, ["warc"], [target])
-        assert again.requests == 1
-    with pytest.raises(UserInputError, match="is of CC-MAIN-2024-22"):
-        locator.locate("CC-MAIN-2018-05", ["warc"], [target])
-
-
 @needs_corpus
 def test_a_real_piece_of_a_cluster_idx() -> None:
     snippet = (CORPUS / "cc_index" / "preciz" / "cluster_idx_snippet").read_bytes()
@@ -244,13 +178,3 @@ def test_real_lines_of_index_servers() -> None:
     read = [capture_of(row["cdxj"].encode(), "s", 0) for row in rows if not row["cdxj"].startswith("{")]
     assert [row["url"] for row in read[:1]] == ["dns:www.example.com"]
     assert all(row["warc_record_length"] > 0 and row["fetch_status"] == 200 for row in read)
-
-
-def test_a_shard_that_comes_whole_is_read_as_far_as_its_member(tmp_path: Path) -> None:
-    _bucket(tmp_path, [[_line(f"com,example)/{n}")] for n in range(9)])
-    with (
-        FaultServer(tmp_path, rules=[Rule("whole_object", "*cdx-00000.gz", times=None)]) as server,
-        Transport(server.url, SourceOptions(retry=RetryPolicy(base=0.001, longest=0.005))) as transport,
-    ):
-        found = ZipNumLocator(transport, CRAWL).locate(CRAWL, ["warc"], [parse_target("example.com")])
-    assert found.captures["example.com"].num_rows == 9

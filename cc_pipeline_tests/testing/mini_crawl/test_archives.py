@@ -7,8 +7,6 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from fastwarc.warc import ArchiveIterator as FastIterator
-from fastwarc.warc import WarcRecordType
 from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.testing.mini_crawl import Capture
@@ -44,20 +42,6 @@ def test_warcio_reads_every_warc_and_finds_every_digest_right(bucket: Bucket) ->
     assert kinds["warcinfo"] == len(warc_files(bucket))
 
 
-def test_fastwarc_reads_every_warc_and_verifies_blocks_and_payloads(bucket: Bucket) -> None:
-    responses = 0
-    for path in warc_files(bucket):
-        with path.open("rb") as file:
-            for record in FastIterator(file, parse_http=False):
-                assert record.verify_block_digest(consume=False)
-                if record.record_type == WarcRecordType.response:
-                    record.parse_http()
-                    assert record.verify_payload_digest(consume=False)
-                    responses += 1
-    revisits = sum(capture.fetch_status == 304 for capture in bucket.truth.captures)
-    assert responses + revisits == len(bucket.truth.captures_of(NEW)) + len(bucket.truth.captures_of(OLD))
-
-
 @pytest.mark.parametrize("crawl", [NEW, OLD])
 def test_every_capture_is_one_whole_member_with_its_url_and_digest(bucket: Bucket, crawl: str) -> None:
     for capture in bucket.truth.captures_of(crawl):
@@ -86,39 +70,6 @@ def test_the_newer_era_repeats_protocols_and_prefixes_wire_headers(bucket: Bucke
     assert prefixed > 20 and kept == 0
     truncated = {capture.content_truncated for capture in bucket.truth.captures_of(NEW)}
     assert truncated - {None}
-
-
-def test_concurrent_to_leads_from_response_to_request_and_from_metadata_to_response(bucket: Bucket) -> None:
-    for path in warc_files(bucket):
-        seen: dict[str, str] = {}
-        with path.open("rb") as file:
-            for record in ArchiveIterator(file):
-                headers = record.rec_headers
-                seen[headers.get_header("WARC-Record-ID")] = record.rec_type
-                if record.rec_type in {"response", "revisit"}:
-                    assert seen[headers.get_header("WARC-Concurrent-To")] == "request"
-                if record.rec_type == "metadata":
-                    assert seen[headers.get_header("WARC-Concurrent-To")] in {"response", "revisit"}
-        assert next(iter(seen.values())) == "warcinfo"
-
-
-def test_warcio_reads_every_arc_record(bucket: Bucket) -> None:
-    found = {}
-    for path in sorted(bucket.root.rglob("*.arc.gz")):
-        with path.open("rb") as file:
-            records = ArchiveIterator(file)
-            for record in records:
-                if record.rec_type == "arc_header":
-                    continue
-                body = record.raw_stream.read()
-                place = (path.relative_to(bucket.root).as_posix(), records.get_record_offset())
-                found[place] = (record.rec_headers.get_header("uri"), body)
-    truth = bucket.truth.captures_of(ARC)
-    assert len(found) == len(truth)
-    for capture in truth:
-        url, body = found[capture.warc_filename, capture.warc_record_offset]
-        assert url == capture.url
-        assert body.endswith(b"\n") and sha1_base32(body[:-1]) == capture.payload_digest
 
 
 def test_an_arc_record_is_as_2012_wrote_it(bucket: Bucket) -> None:

@@ -8,11 +8,9 @@ import json
 import struct
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cc_pipeline.errors import DataFault
-from cc_pipeline.testing.mini_crawl.btree import pack_pointer, separator, write_btree
+from cc_pipeline.testing.mini_crawl.btree import pack_pointer, write_btree
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 
 
@@ -40,17 +38,6 @@ def test_equals_the_original_writer_on_real_captures() -> None:
     assert _written(items, struct.unpack_from("<I", original)[0]) == original
 
 
-def test_overflow_repeats_the_previous_pointer_in_the_new_block() -> None:
-    value = struct.pack("<Q", 1)
-    expected = "0a00000003000000 01000000630002000000 03000000620004000000 04000000630005000000"
-    data = "".join(f"{key}00 0100000000000000" for key in ("61", "62", "63"))
-    assert _written([(b"a", value), (b"b", value), (b"c", value)], 10) == bytes.fromhex(expected + data)
-
-
-def test_an_empty_index_is_a_root_and_one_empty_block() -> None:
-    assert _written([], 16) == struct.pack("<III", 16, 1, 1).ljust(8 + 32, b"\0")
-
-
 @pytest.mark.parametrize(
     ("items", "key"),
     [
@@ -65,12 +52,3 @@ def test_refuses_by_name_and_writes_nothing(items: list[tuple[bytes, bytes]], ke
     with pytest.raises(DataFault, match=key):
         write_btree(items, out, 64)
     assert out.getvalue() == b""
-
-
-@given(st.binary(max_size=12), st.binary(max_size=12))
-def test_separator_is_the_shortest_prefix_that_tells_keys_apart(one: bytes, two: bytes) -> None:
-    low, high = sorted((one, two))
-    found = separator(low, high)
-    assert high.startswith(found)
-    assert low < found <= high or low == high == found
-    assert all(low.startswith(found[:cut]) for cut in range(len(found)))

@@ -7,19 +7,13 @@ import json
 from itertools import pairwise
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMN_NAMES
-from cc_pipeline.index.footers.decode import decode_footer
-from cc_pipeline.index.parquet.pages import read_column_index, read_offset_index
 from cc_pipeline.testing.mini_crawl import CrawlSpec, MiniCrawlSpec, generate
 from cc_pipeline_tests.testing.mini_crawl.conftest import NEW, OLD, Bucket
-
-LATER = {"url_host_name_reversed", "fetch_redirect", "content_charset", "content_languages", "content_truncated"}
 
 
 @pytest.mark.parametrize("crawl", [NEW, OLD])
@@ -35,26 +29,6 @@ def test_the_rows_are_exactly_the_captures(bucket: Bucket, crawl: str) -> None:
     assert not truth
 
 
-@pytest.mark.parametrize("crawl", [NEW, OLD])
-def test_stored_types_are_the_published_ones(bucket: Bucket, crawl: str) -> None:
-    for path in bucket.index_files(crawl):
-        stored = pq.ParquetFile(path).schema
-        types = {stored.column(number).name: stored.column(number) for number in range(len(stored))}
-        expected = [name for name in INDEX_COLUMN_NAMES if crawl == NEW or name not in LATER]
-        assert list(types) == expected
-        assert types["warc_record_offset"].physical_type == types["warc_record_length"].physical_type == "INT32"
-        assert types["fetch_status"].physical_type == "INT32"
-        assert json.loads(types["fetch_status"].logical_type.to_json()) == {
-            "Type": "Int",
-            "bitWidth": 16,
-            "isSigned": True,
-        }
-        assert types["fetch_time"].physical_type == ("INT64" if crawl == NEW else "INT96")
-        assert types["fetch_time"].converted_type == ("TIMESTAMP_MILLIS" if crawl == NEW else "NONE")
-        assert types["url_surtkey"].max_definition_level == 0
-        assert types["url_query"].max_definition_level == 1
-
-
 def test_the_new_era_has_statistics_a_page_index_and_sorted_parts(bucket: Bucket) -> None:
     for path in bucket.index_files(NEW):
         metadata = pq.read_metadata(path)
@@ -65,29 +39,6 @@ def test_the_new_era_has_statistics_a_page_index_and_sorted_parts(bucket: Bucket
             assert column.statistics.has_min_max and column.compression == "GZIP"
             assert column.has_column_index and column.has_offset_index
     assert any(pq.read_metadata(path).num_row_groups > 1 for path in bucket.index_files(NEW, "warc"))
-
-
-def test_pages_of_the_new_era_are_as_small_as_asked_for_and_bounded_by_their_keys(bucket: Bucket) -> None:
-    most = bucket.spec.crawl(NEW).page_rows
-    several = 0
-    for path in bucket.index_files(NEW):
-        data = path.read_bytes()
-        file = pq.ParquetFile(path)
-        for group in decode_footer(data, len(data), path.name).row_groups:
-            chunk = group.chunks["url_surtkey"]
-            assert chunk.offset_index is not None and chunk.column_index is not None
-            keys = file.read_row_group(group.row_group, columns=["url_surtkey"])["url_surtkey"].to_pylist()
-            start, length = chunk.offset_index
-            end = chunk.offset + chunk.size
-            pages = read_offset_index(data[start : start + length], group.rows, chunk.offset, end, path.name, start)
-            start, length = chunk.column_index
-            bounds = read_column_index(data[start : start + length], len(pages.first_rows), path.name, start)
-            stops = (*pages.first_rows[1:], group.rows)
-            for number, (first, stop) in enumerate(zip(pages.first_rows, stops, strict=True)):
-                assert stop - first <= most
-                assert (bounds.low[number], bounds.high[number]) == (keys[first].encode(), keys[stop - 1].encode())
-            several += len(pages.first_rows) > 1
-    assert several > 3
 
 
 def test_the_2018_era_has_neither_and_its_row_groups_overlap(bucket: Bucket) -> None:
@@ -107,24 +58,6 @@ def test_the_2018_era_has_neither_and_its_row_groups_overlap(bucket: Bucket) -> 
         assert all(min(later) < max(earlier) for earlier, later in pairwise(groups))
         merged = [key for group in groups for key in group]
         assert merged[::2] == sorted(merged[::2]) and merged != sorted(merged)
-
-
-def test_no_domain_order_across_parts_is_promised_but_no_row_is_lost(bucket: Bucket) -> None:
-    keys = [pq.read_table(path, columns=["url_surtkey"]).num_rows for path in bucket.index_files(NEW, "warc")]
-    assert sum(keys) == len(bucket.truth.captures_of(NEW, subset="warc"))
-
-
-def test_duckdb_reads_both_eras_in_one_query(bucket: Bucket) -> None:
-    pattern = str(bucket.root / "cc-index/table/cc-main/warc/*/*/*.parquet")
-    query = "select crawl, subset, count(*) from read_parquet(?, union_by_name=true) group by 1, 2"
-    with duckdb.connect() as connection:
-        found = {row[:3] for row in connection.execute(query, [pattern]).fetchall()}
-    expected = {
-        (crawl, subset, len(bucket.truth.captures_of(crawl, subset=subset)))
-        for crawl in (NEW, OLD)
-        for subset in ("warc", "crawldiagnostics", "robotstxt")
-    }
-    assert found == expected
 
 
 def test_a_2026_crawl_has_a_record_id_and_columns_nobody_knows(tmp_path: Path) -> None:

@@ -93,8 +93,3 @@ def test_the_btree_has_a_pointer_to_every_arc_record(bucket: Bucket) -> None:
     expected = {(c.btree_key, c.warc_filename, c.warc_record_offset, c.warc_record_length) for c in truth}
     assert found == expected and len(items) == len(truth)
     assert len({key for key, _ in items}) < len(items), "some URL was captured twice"
-
-
-def test_valid_segments_are_those_with_arc_files(bucket: Bucket) -> None:
-    valid = (bucket.root / "parse-output/valid_segments.txt").read_text().split()
-    assert {path.parent.name for path in bucket.root.rglob("*.arc.gz")} == set(valid)

@@ -1,4 +1,4 @@
-"""Specifications: what they refuse, how they scale, and what ``ensure`` keeps."""
+"""Specifications: what they refuse, and what ``ensure`` keeps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.testing.mini_crawl import (
     CrawlSpec,
@@ -20,12 +19,8 @@ from cc_pipeline.testing.mini_crawl import (
     MiniCrawlTruth,
     ensure,
     generate,
-    spec_for,
     truth_path,
 )
-from cc_pipeline.testing.mini_crawl.__main__ import main
-from cc_pipeline.testing.mini_crawl.visits import page_counts, site
-from cc_pipeline_tests.testing.mini_crawl.__main__ import write_more
 
 SMALL = MiniCrawlSpec(
     pages=12, sites=2, crawls=(CrawlSpec("CC-MAIN-2024-22", segments=1, files_per_segment=1, parts=1),)
@@ -45,12 +40,6 @@ SMALL = MiniCrawlSpec(
 def test_specifications_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(UserInputError):
         replace(SMALL, **wrong)
-
-
-@pytest.mark.parametrize("name", ["CC-MAIN-2024-77", "CC-NEWS", "2024-22", ""])
-def test_crawl_ids_that_have_no_week_are_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UserInputError):
-        generate(tmp_path / "x", replace(SMALL, crawls=(CrawlSpec(name),)))
 
 
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
@@ -94,38 +83,6 @@ def test_what_a_killed_process_was_building_is_removed(tmp_path: Path) -> None:
     alive.mkdir()
     ensure(tmp_path / "bucket", SMALL)
     assert not abandoned.exists() and alive.exists()
-
-
-def test_the_command_line_says_what_it_made_and_refuses_a_full_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["--out", str(tmp_path / "b"), "--pages", "20", "--seed", "3"]) == 0
-    assert "CC-MAIN-2018-05: " in capsys.readouterr().out
-    assert main(["--out", str(tmp_path / "b"), "--preset", "test"]) == 2
-    assert "error:" in capsys.readouterr().err
-
-
-def test_a_month_of_news_is_added(tmp_path: Path) -> None:
-    write_more(tmp_path / "b", spec_for(20))
-    assert (tmp_path / "b" / path_list_key("CC-NEWS-2026-05", "warc")).is_file()
-
-
-def test_sites_are_endless_and_distinct() -> None:
-    domains = [site(number).domain for number in range(3000)]
-    assert len(set(domains)) == len(domains)
-
-
-@given(pages=st.integers(1, 5000), sites=st.integers(1, 5000))
-def test_page_counts_give_every_page_to_some_site(pages: int, sites: int) -> None:
-    sites = min(sites, pages)
-    counts = page_counts(pages, sites)
-    assert sum(counts) == pages and min(counts) >= 1 and list(counts) == sorted(counts, reverse=True)
-
-
-@given(pages=st.integers(1, 2_000_000))
-def test_scaled_specifications_are_always_possible(pages: int) -> None:
-    spec = spec_for(pages)
-    assert spec.pages == pages and len(spec.crawls) == 3
 
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from benchmarks.gold_pages import STRUCTURE, GoldPage, spaced
+
 _WORDS = (
     "river bridge winter letter garden signal market engine copper window harbour station method number water paper "
     "the of and to in that with from which before after between results several people found years small large early "
@@ -431,3 +433,18 @@ def layout(kind: str, number: int) -> Layout:
 def layouts(each: int) -> list[Layout]:
     """So many pages of each kind."""
     return [layout(kind, number) for kind in KINDS for number in range(each)]
+
+
+def layout_pages(each: int) -> list[GoldPage]:
+    """Generated pages, so many of each kind."""
+    return [
+        GoldPage(
+            page.kind,
+            f"{page.kind} {at}",
+            page.markup,
+            page.text,
+            tuple((STRUCTURE[tag], spaced(text)) for tag, text in page.elements),
+            generated=True,
+        )
+        for at, page in enumerate(layouts(each))
+    ]
