@@ -90,4 +90,4 @@ def test_a_copy_of_the_rows_needs_no_lake(tmp_path: Path) -> None:
 def test_what_was_never_published_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault) as refused:
         ask(settings(tmp_path))
-    assert "cc-pipeline run" in refused.value.advice
+    assert "cc-pipeline run" in str(refused.value.advice)
