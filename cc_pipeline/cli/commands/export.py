@@ -58,7 +58,7 @@ def export(
     url: options.Address = "",
     guard_formulas: options.GuardFormulas = False,
 ) -> None:
-    r"""Export tables, queries or records of this home to a file (or folder) that needs neither the home nor cc_pipeline.
+    r"""Export tables, queries or records of this home to a file (or folder) that needs neither home nor cc_pipeline.
 
     A failed export leaves no file. A README says where the rows came from (source, crawls with the digests of their
     indexes, selection, counts). The same is written as JSON, the outcome of each target as CSV, and a Croissant
