@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from cc_pipeline import __version__, interruption, progress
+from cc_pipeline.addresses import redact_addresses
 from cc_pipeline.advice import Advice, describe_command, printing
 from cc_pipeline.api.reporter import use_reporter
 from cc_pipeline.children import isolate_descendants
@@ -107,7 +108,9 @@ def _call(command: Command, shared: Iterable[SharedOption], values: Mapping[str,
         print_source(settings, sends_requests="source" in values)
         given |= {"settings": settings, "overrides": overrides}
     names = inspect.signature(command.call).parameters
+    # an address with a secret is not repeated
     places = {name: values[name] for name in ("source", "home") if values.get(name)}
+    places = {name: place for name, place in places.items() if redact_addresses(place) == place}
     with printing(partial(_describe_command_here, places)):
         rows: Any = command.call(**{name: value for name, value in given.items() if name in names})
         if rows is not None:

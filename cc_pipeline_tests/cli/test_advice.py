@@ -160,3 +160,10 @@ def test_advice_that_is_followed_cures(
     again = cli(*asked)
     assert again.status == 0 or not case.cured or case.of == "extraction/blocklist.py", again
     assert case.cured in f"{followed.out}{followed.err}{again.out}{again.err}", (printed, again)
+
+
+def test_an_address_with_a_secret_is_not_repeated(cli: Cli, tmp_path: Path) -> None:
+    words = ("lookup", "captures:typo", "-c", NEW, "--home", tmp_path, "--source")
+    assert "--source http://127.0.0.1:1" in cli(*words, "http://127.0.0.1:1").told
+    said = cli(*words, "http://keeper:s3cret@127.0.0.1:1")
+    assert "cc-pipeline files captures FILE --name typo --home" in said.told and "s3cret" not in said.err + said.out
