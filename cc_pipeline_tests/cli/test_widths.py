@@ -7,6 +7,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from cc_pipeline.cli import output
+from cc_pipeline.cli.commands import lookup
 
 
 def terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> Console:
@@ -51,3 +52,14 @@ def test_a_finding_goes_on_below_its_first_line(monkeypatch: pytest.MonkeyPatch,
     assert first.startswith("ok   size           [b]bytes :x: of") and more
     assert all(line.startswith(" " * 20) and line[20] != " " for line in more)
     assert max(map(cell_len, [first, *more])) <= width
+
+
+def test_counts_of_a_hundred_crawls_fit_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    columns = ["crawl", "target", "pages", "captures", "files", "bytes", "requests to fetch", "to read"]
+    crawls = [f"CC-MAIN-{year}-{week:02}" for year in range(2024, 2013, -1) for week in range(50, 5, -5)]
+    lookup._show_counts(columns, [(crawl, "example.com", 7, 10, 1, 10**9, 3, 10**9) for crawl in crawls])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 24 and max(map(len, lines)) <= 80
+    assert lines[-1].split() == ["2014", "90", "9", str(9 * 10**9), "27", str(9 * 10**9)]
+    lookup._show_counts(columns, [(crawl, "example.com", 7, 10, 1, 2, 3, 4) for crawl in crawls[:9]])
+    assert capsys.readouterr().out.splitlines()[1].split() == [crawls[0], *"7 10 1 2 3 4".split()]
