@@ -24,7 +24,7 @@ from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 pytestmark = pytest.mark.xdist_group("cli")
 
 #: A command in a sentence, up to what ends it there.
-HINT = re.compile(r"cc-pipeline (?!did not)((?:[a-z-]+ ?)+)((?:(?!cc-pipeline |   |\n|; |\. |\)|`).)*)")
+HINT = re.compile(r"cc-pipeline (?!did not|-- )((?:[a-z-]+ ?)+)((?:(?!cc-pipeline |   |\n|; |\. |\)|`).)*)")
 FLAG = re.compile(r"(?<![\w'\"-])--?[a-z][a-z-]*")
 
 
