@@ -38,12 +38,6 @@ def test_coverage_is_that_of_the_path_list(cli: Cli, world: World) -> None:
     assert f"{NEW},warc,2,2,0,0," in said.out
 
 
-def test_without_a_catalog_the_way_to_one_is_named(cli: Cli, tmp_path: Path) -> None:
-    said = cli("sql", "--catalog", "SELECT 1", "--home", tmp_path)
-    assert said.status == 1
-    assert "cc-pipeline index harvest" in said.err
-
-
 def test_doctor_shows_who_refuses_and_lets_a_person_try_again(cli: Cli, world: World, tmp_path: Path) -> None:
     settings = load_settings({}, source=str(world.bucket), home=str(tmp_path))
     assert [finding.level for finding in budget_findings(settings)] == ["ok"]

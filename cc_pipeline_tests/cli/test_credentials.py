@@ -154,37 +154,3 @@ def test_a_token_is_sent_as_it_was_given_and_written_nowhere(
     assert all(not leaks(value.encode()) for hit in server.hits for value in hit.headers.values())
     assert leaks(repr(said).encode()) == []
     assert files_that_leak(tmp_path) == []
-
-
-def test_a_home_goes_on_with_credentials_of_the_environment(
-    bucket: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CC_PIPELINE_HOME", str(tmp_path / "home"))
-    with FaultServer(bucket, manners=GUARDED) as server:
-        source = f"http://{USER}:{quote(PASSWORD, safe='')}@{place_of(server)}"
-        assert cli("crawls", "--source", source).status == 0
-        assert cli("index", "harvest", "-c", NEW, "--source", f"http://other:one@{place_of(server)}").status == 1
-        assert cli("index", "harvest", "-c", NEW, "--source", source).status == 0
-        alone = cli("crawls")
-        monkeypatch.setenv("CC_PIPELINE_SOURCE_USER", USER)
-        monkeypatch.setenv("CC_PIPELINE_SOURCE_PASSWORD", PASSWORD)
-        by_environment = cli("crawls")
-    # without credentials the list of crawls is the copy of before
-    assert "unauthorized (status 401" in alone.err + alone.out
-    assert (by_environment.status, "unauthorized" in by_environment.err + by_environment.out) == (0, False)
-
-
-def test_a_redirect_is_told_without_what_it_repeats_and_not_followed(
-    bucket: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CC_PIPELINE_HOME", str(tmp_path / "home"))
-    with FaultServer(bucket) as elsewhere, FaultServer(bucket, manners=GUARDED) as server:
-        for where in (
-            f"http://{USER}:{quote(PASSWORD, safe='')}@{place_of(elsewhere)}/collinfo.json?token={TOKEN}",
-            f"/login?token={TOKEN}",
-        ):
-            server.set_rules([Rule("redirect", "collinfo.json", times=None, to=where)])
-            said = cli("crawls", "--source", f"http://{USER}:{quote(PASSWORD, safe='')}@{place_of(server)}")
-            assert said.status == 1
-            assert leaks((said.err + said.out).encode()) == []
-    assert elsewhere.hits == []

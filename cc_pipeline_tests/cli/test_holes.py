@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import dagster as dg
 import duckdb
 import pytest
 
-from cc_pipeline.defs.instance import open_instance
-from cc_pipeline.defs.stage_runner import StageRunner
-from cc_pipeline.errors import IndexIncomplete
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
-from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli
+from cc_pipeline_tests.cli.conftest import NEW, Cli
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import workspace_of
 
 pytestmark = pytest.mark.xdist_group("cli homes")
 
@@ -57,21 +52,3 @@ def test_every_command_that_looks_up_refuses_holes_and_can_be_told_to_go_without
     assert captures(tmp_path / "home") < len(truth)
     server.set_rules([HOLE])
     assert cli("lookup", SITE, "--index", "parquet", *place).status == 3
-
-
-@pytest.mark.process
-def test_other_crawls_are_harvested_and_count_as_such(server: FaultServer, tmp_path: Path) -> None:
-    server.set_rules([Rule("404", key=f"*crawl={OLD}/subset=warc/part-00000*", times=None)])
-    workspace = workspace_of(server.url, tmp_path)
-    with StageRunner(workspace) as runner:
-        with pytest.raises(IndexIncomplete) as failed:
-            runner.harvest([OLD, NEW])
-        assert OLD in str(failed.value)
-        assert NEW not in str(failed.value)
-    assert set(workspace.lake.read("row_groups", columns=["crawl"])["crawl"].to_pylist()) == {OLD, NEW}
-    instance = open_instance(workspace.settings)
-    try:
-        assert instance.get_materialized_partitions(dg.AssetKey("row_groups")) == {NEW}
-        assert instance.get_materialized_partitions(dg.AssetKey("index_footers")) == {OLD, NEW}
-    finally:
-        instance.dispose()

@@ -21,27 +21,6 @@ def outcomes(home: Path) -> dict[str, int]:
 
 
 @pytest.mark.process
-def test_a_portal_that_answers_for_everybody_is_no_success_and_the_same_command_heals_it(
-    bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, cli: Cli
-) -> None:
-    root, truth = bucket
-    mine = len(truth.captures_of(NEW, subset="warc", domain=DOMAIN))
-    with FaultServer(root) as server:
-        words = ("run", "-c", NEW, DOMAIN, "--home", tmp_path, "--source", server.url)
-        server.set_rules(
-            [Rule("whole_object", key=key, times=None) for key in ("crawl-data/*/warc/*", "*warc.paths.gz")]
-        )
-        said = cli(*words)
-        assert said.status == 3, said
-        for told in (f"{mine} of {mine} captures", "whole_object", "https://example.com/", "run it again"):  # fmt: skip
-            assert told in said.told
-        server.set_rules([])
-        said = cli(*words)
-        assert said.status == 0, said
-        assert outcomes(tmp_path) == {"fetched": mine}
-
-
-@pytest.mark.process
 def test_a_refused_harvest_is_answered_by_the_url_index_or_ends_with_why_it_was_refused(
     bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, cli: Cli
 ) -> None:

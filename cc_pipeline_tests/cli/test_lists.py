@@ -87,20 +87,6 @@ def test_a_name_the_home_knows_is_guessed_first(settings: Settings) -> None:
         read_targets(["othersite.dde"], settings)
 
 
-@pytest.mark.parametrize("command", [("lookup",), ("lookup", "--count"), ("plan",), ("targets", "add")])
-def test_every_command_takes_lists_and_a_typo_leaves_nothing(
-    cli: Cli, world: World, tmp_path: Path, command: tuple[str, ...]
-) -> None:
-    home = tmp_path / "home"
-    file = tmp_path / "sites.txt"
-    file.write_text("example.com\nexample.og\n", "utf-8")
-    crawl = () if command == ("targets", "add") else ("-c", NEW, "--source", world.bucket)
-    said = cli(*command, f"@{file}", *crawl, "--home", home)
-    assert said.status == 1
-    assert "line 2: example.og" in " ".join(said.err.split())
-    assert not home.exists()
-
-
 def test_a_name_without_captures_is_guessed(cli: Cli, world: World, tmp_path: Path) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
     for command in (("lookup",), ("lookup", "--count")):
@@ -160,13 +146,6 @@ def test_a_site_of_other_crawls_is_no_typo(world: World, tmp_path: Path) -> None
     asked = load_settings({}, source=str(world.bucket), home=str(home))
     assert find_captured_targets(asked, ["example.com", "exmaple.com"]) == {"example.com"}
     assert find_captured_targets(load_settings({}, home=str(tmp_path / "none")), ["example.com"]) == frozenset()
-
-
-def test_a_run_without_targets_is_wrong_usage(cli: Cli, world: World, tmp_path: Path) -> None:
-    assert cli("run", "-c", NEW, "--home", tmp_path / "home").status == 2
-    said = cli("run", "-c", NEW, "--watched", "--source", world.bucket, "--home", tmp_path / "home")
-    assert said.status == 1
-    assert "targets add" in said.err
 
 
 @pytest.mark.process

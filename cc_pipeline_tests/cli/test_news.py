@@ -105,17 +105,6 @@ def test_at_a_terminal_the_price_is_a_question(
         assert len(list((tmp_path / "home").glob("lake/built-index/**/*.parquet"))) == answer
 
 
-def test_what_cannot_be_built(cli: Cli, bucket: Path, tmp_path: Path) -> None:
-    for words, told in (
-        (("index", "build", "-c", "CC-MAIN-2024-22"), "index harvest --crawl CC-MAIN-2024-22"),
-        (("index", "build", "-c", "CC-MAIN-2012"), "files add KEY --kind warc"),
-        (("run", "-c", "CC-NEWS-2026-05", DOMAIN, "--yes"), "crawl-data/CC-NEWS/2026/05/warc.paths.gz"),
-        (("run", "-c", "LOCAL-press", DOMAIN), "files add FILE --kind warc --crawl LOCAL-press"),
-    ):
-        said = cli(*words, "--source", bucket, "--home", tmp_path / "home")
-        assert said.status == 1 and told in said.told
-
-
 def test_files_of_ones_own_become_a_crawl(cli: Cli, bucket: Path, tmp_path: Path) -> None:
     truth = write_news(tmp_path / "mine", SPEC)
     files = [tmp_path / "mine" / file for file in truth.files]

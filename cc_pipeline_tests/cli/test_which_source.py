@@ -29,21 +29,3 @@ def test_another_source_is_named_and_a_contact_is_asked_for_where_common_crawl_a
     assert "export CC_PIPELINE_CONTACT=mailto:" in own.source
     # what is in a home is answered without a request
     assert cli("sql", "SELECT 1", "--home", tmp_path / "home").source == ""
-
-
-def test_a_contact_that_is_set_is_not_asked_for(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC_PIPELINE_CONTACT", "mailto:me@example.org")
-    assert cli("lookup", "no target", "-c", NEW, "--home", tmp_path / "home").source == ""
-
-
-def test_the_demo_has_a_home_of_its_own(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for home in ("data", "usual"):
-        in_the_way = tmp_path / home / "demo" / "minicrawl" / "something"
-        in_the_way.parent.mkdir(parents=True)
-        in_the_way.touch()
-        said = cli("demo")
-        assert said.status == 1
-        # the terminal breaks a long path
-        assert f"{in_the_way.parent}isnotaminicrawlofthisspecification" in "".join(said.told.split())
-        monkeypatch.setenv("CC_PIPELINE_HOME", "usual")
