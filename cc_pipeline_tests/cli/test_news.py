@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -70,9 +69,6 @@ def test_from_the_price_to_pages_and_on_as_the_month_grows(
     assert titles <= set(shown(home, "SELECT content.title FROM page_metadata"))
     assert shown(home, "SELECT count(*) FROM lake.page_metadata") == [(len(wanted),)]
     # the other commands ask it as they ask any crawl
-    looked = cli("lookup", DOMAIN, "-c", MONTH, "--format", "json", "--columns", "url,warc_filename,warc_record_offset")
-    places = {(row["warc_filename"], row["warc_record_offset"]) for row in map(json.loads, looked.out.splitlines())}
-    assert places == {(one.warc_filename, one.warc_record_offset) for one in wanted}
     assert "so a run would do nothing for them" in cli("plan", DOMAIN, "-c", MONTH).told
     assert str(len(wanted)) in cli("lookup", "--count", DOMAIN, "-c", MONTH, "--format", "csv").out
     page = next(one for one in wanted if one.title)
@@ -109,30 +105,16 @@ def test_files_of_ones_own_become_a_crawl(cli: Cli, bucket: Path, tmp_path: Path
     truth = write_news(tmp_path / "mine", SPEC)
     files = [tmp_path / "mine" / file for file in truth.files]
     place = ("--source", bucket, "--home", tmp_path / "home")
-    said = cli("files", "add", *files, "--kind", "warc", "--crawl", "press", *place)
+    page = tmp_path / "page.warc.gz"
+    page.write_text("<!doctype html><p>no archive")
+    alone = cli("files", "add", page, "--kind", "warc", "--crawl", "page", *place)
+    assert alone.status == 1 and "no WARC version line" in alone.told and "cc-pipeline run" not in alone.told
+    said = cli("files", "add", *files, page, "--kind", "warc", "--crawl", "press", *place)
     assert said.status == 0 and "cc-pipeline run … --crawl LOCAL-press" in said.told, said.err
+    assert "no WARC version line" in said.shown + said.told
     said = cli("run", "-c", "local-press", DOMAIN, *place)
     assert said.status == 0, said.err
     found = shown(tmp_path / "home", "SELECT crawl, url, source_file FROM lake.page_metadata")
     assert sorted(found) == sorted(
         ("LOCAL-press", one.url, (tmp_path / "mine" / one.warc_filename).as_uri()) for one in truth.of(DOMAIN)
     )
-
-
-@pytest.mark.process
-def test_a_file_of_which_nothing_could_be_read_is_a_failure_that_says_why(
-    cli: Cli, bucket: Path, tmp_path: Path
-) -> None:
-    truth = write_news(tmp_path / "mine", replace(SPEC, files=1))
-    [good] = [tmp_path / "mine" / file for file in truth.files]
-    page, whole = tmp_path / "page.warc.gz", tmp_path / "whole.warc.gz"
-    page.write_text("<!doctype html><p>no archive")
-    whole.write_bytes(gzip.compress(gzip.decompress(good.read_bytes())))
-    place = ("--source", bucket, "--home", tmp_path / "home")
-    for file, reason in ((page, "no WARC version line"), (whole, "only files compressed by record")):
-        said = cli("files", "add", file, "--kind", "warc", "--crawl", file.name.partition(".")[0], *place)
-        assert said.status == 1, said.err
-        assert reason in said.told and "cc-pipeline run" not in said.told
-    said = cli("files", "add", page, good, "--kind", "warc", "--crawl", "some", *place)
-    assert said.status == 0 and "cc-pipeline run … --crawl LOCAL-some" in said.told, said.err
-    assert "no WARC version line" in said.shown + said.told
