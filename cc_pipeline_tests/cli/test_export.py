@@ -76,8 +76,7 @@ def test_a_duckdb_file_holds_its_rows_wherever_it_lies(cli: Cli, home: Path, tmp
 
 def test_several_tables_are_a_folder_with_a_readme(cli: Cli, home: Path, tmp_path: Path) -> None:
     out = tmp_path / "handed"
-    words = ("export", "example.com", "--format", "parquet", "--out", out, "--home", home)
-    assert cli(*words).status == 0
+    assert cli("export", "example.com", "--format", "parquet", "--out", out, "--home", home).status == 0
     readme = (out / "README.md").read_text("utf-8")
     for path in out.glob("*.parquet"):
         assert hashlib.sha256(path.read_bytes()).hexdigest() in readme
@@ -86,15 +85,6 @@ def test_several_tables_are_a_folder_with_a_readme(cli: Cli, home: Path, tmp_pat
     for told in (NEW, "example.com", "page_text", "versions of the lake's tables", "terms-of-use"):
         assert told in readme
     assert str(home) not in readme
-    # again: ours is replaced; a folder of somebody else's is not
-    (out / "old.parquet").write_bytes(b"")
-    assert cli(*words).status == 0
-    assert not (out / "old.parquet").exists()
-    mine = tmp_path / "mine"
-    mine.mkdir()
-    (mine / "letter.txt").write_text("dear")
-    said = cli("export", "-t", "page_text", "-t", "captures", "--format", "csv", "--out", mine, "--home", home)
-    assert said.status == 1 and (mine / "letter.txt").exists()
 
 
 def test_a_query_is_handed_on_with_its_words(cli: Cli, home: Path, tmp_path: Path) -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.testing.mini_crawl import Capture
 from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
 from cc_pipeline_tests.faultserver import FaultServer
-from cc_pipeline_tests.world import announce, copy_of, rehome, replace_file
+from cc_pipeline_tests.world import announce, copy_of, rehome
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -143,40 +140,3 @@ def test_forms_of_a_page(cli: Cli, world: World, server: FaultServer, tmp_path: 
     for name, content in (("p.md", "Markdown"), ("p.TXT", "its text"), ("p.warc.gz", "WARC record"), ("p", "the page")):
         written = cli(*asked, "--out", tmp_path / name)
         assert (written.status, content in written.told) == (0, True), written.err
-
-
-def test_a_page_of_another_charset_is_utf_8(cli: Cli, world: World) -> None:
-    truth = next(
-        some[0]
-        for some in pages(world, NEW).values()
-        if len(some) == 1 and some[0].content_charset not in (None, "UTF-8", "US-ASCII")
-    )
-    said = cli("get", truth.url, "--format", "html", "--source", world.bucket)
-    assert truth.title is not None and truth.title in said.out
-    assert "to UTF-8" in said.err
-
-
-def test_a_record_of_2012_becomes_warc_that_says_where_it_is_from(cli: Cli, world: World, tmp_path: Path) -> None:
-    [truth] = pages(world, ARC)[in_each(world)]
-    out = tmp_path / "one.warc.gz"
-    with FaultServer(world.bucket) as server:
-        said = cli("get", truth.url, "--at", "2012", "--format", "warc", "--out", out, "--source", server.url)
-        assert said.status == 0, said.err
-        [record] = [(r.rec_headers, r.content_stream().read()) for r in ArchiveIterator(io.BytesIO(out.read_bytes()))]
-        assert record[0].get_header("WARC-Source-URI") == server.url + truth.warc_filename
-        last = truth.warc_record_offset + truth.warc_record_length - 1
-    assert record[0].get_header("WARC-Source-Range") == f"bytes={truth.warc_record_offset}-{last}"
-    assert record[1] in gzip.decompress(archived(world.bucket, truth))
-
-
-def test_a_damaged_record_is_not_given(cli: Cli, world: World, tmp_path: Path) -> None:
-    bucket = copy_of(world.bucket, tmp_path / "bucket")
-    [truth] = pages(world, NEW)[in_each(world)]
-    path = bucket / truth.warc_filename
-    data = bytearray(path.read_bytes())
-    data[truth.warc_record_offset + truth.warc_record_length // 2] ^= 0x55
-    replace_file(path, bytes(data))
-    said = cli("get", truth.url, "--format", "json", "--source", bucket)
-    assert said.status == 0, said.err
-    assert json.loads(said.out)["crawl"] == OLD
-    assert f"{NEW}: the capture at" in said.err

@@ -17,7 +17,7 @@ from cc_pipeline.extension import extensions
 
 ROOT = Path(cc_pipeline.__file__).parents[1]
 #: A command in a sentence, up to what ends it there.
-HINT = re.compile(r"cc-pipeline (?!did not)((?:[a-z-]+ ?)+)((?:(?!cc-pipeline |   |\n|; |\. |\)|`).)*)")
+HINT = re.compile(r"cc-pipeline (?!did not)((?:[a-z][a-z-]* ?)+)((?:(?!cc-pipeline |   |\n|; |\. |\)|`).)*)")
 FLAG = re.compile(r"(?<![\w'\"-])--?[a-z][a-z-]*")
 
 

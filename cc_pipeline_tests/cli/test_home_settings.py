@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 
-from cc_pipeline.home import HomeNote, note_choices, read_note, write_note
+from cc_pipeline.home import read_note
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_lake
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
@@ -104,19 +103,3 @@ def test_a_home_whose_source_has_moved_is_told_its_new_address(cli: Cli, world: 
     plan = cli("plan", "-c", NEW, "example.com", "--home", home)
     assert (plan.status, "up to date" in plan.told) == (0, True)
     assert "no home yet" in cli("settings", f"source={moved}", "--home", home / "none").told
-
-
-def test_a_home_without_pages_takes_what_it_is_told(tmp_path: Path) -> None:
-    write_note(tmp_path, HomeNote("s3://bucket"))
-    assert chosen(tmp_path) == {}
-    assert load_settings({MARKDOWN: "yes"}, home=str(tmp_path)).markdown
-    note_choices(tmp_path, {"markdown": True})
-    note_choices(tmp_path, {"markdown": False, "digest_policy": "fail"})
-    assert chosen(tmp_path) == {"markdown": True, "digest_policy": "fail"}
-    # a note that somebody has edited
-    noted = json.loads((tmp_path / "home.json").read_text("utf-8"))
-    noted["settings"] = {"digest_policy": 5, "markdown": True, "more": "x"}
-    (tmp_path / "home.json").write_text(json.dumps(noted), "utf-8")
-    assert chosen(tmp_path) == {"markdown": True, "more": "x"}
-    assert load_settings({}, home=str(tmp_path)).digest_policy == "record"
-    note_choices(tmp_path / "no home", {"markdown": False})

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
 
 import duckdb
 import pytest
 
 from cc_pipeline import progress
-from cc_pipeline.testing.mini_crawl import MiniCrawlTruth
-from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli
+from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.world import Bucket, copy_of
 
-DOMAIN = "example.com"
+SITE = "example.com"
+HOLE = Rule("404", key="*subset=warc/part-00000*", times=None)
+NO_ZIPNUM = Rule("404", key="*cluster.idx", times=None)
 
 
 def outcomes(home: Path) -> dict[str, int]:
@@ -22,28 +26,26 @@ def outcomes(home: Path) -> dict[str, int]:
 
 @pytest.mark.process
 def test_a_refused_harvest_is_answered_by_the_url_index_or_ends_with_why_it_was_refused(
-    bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, cli: Cli
+    bucket: Bucket, tmp_path: Path, cli: Cli
 ) -> None:
     root, truth = bucket
-    mine = len(truth.captures_of(NEW, subset="warc", domain=DOMAIN))
+    mine = len(truth.captures_of(NEW, subset="warc", domain=SITE))
     rules = [Rule("403", key="*.parquet", times=None), Rule("404", key=f"*{OLD}*cluster.idx", times=None)]
     with FaultServer(root, rules=rules) as server:
         place = ("--home", tmp_path, "--source", server.url)
-        said = cli("run", DOMAIN, "-c", NEW, "-c", OLD, *place)
+        said = cli("run", SITE, "-c", NEW, "-c", OLD, *place)
         assert said.status == 3, said
         assert "none of 2 index files could be fetched, the first because of: forbidden" in said.told
         assert "has not been harvested" not in said.told
         assert "the source refused the harvest; 9 requests through the URL index" in said.shown
         assert outcomes(tmp_path) == {"fetched": mine}
-        said = cli("lookup", DOMAIN, "--format", "json", "-c", NEW, *place)
+        said = cli("lookup", SITE, "--format", "json", "-c", NEW, *place)
         assert (said.status, len(said.out.splitlines())) == (0, mine), said
 
 
-def test_a_source_that_refuses_is_waited_for_and_told(
-    bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, cli: Cli
-) -> None:
+def test_a_source_that_refuses_is_waited_for_and_told(bucket: Bucket, tmp_path: Path, cli: Cli) -> None:
     with FaultServer(bucket[0], rules=[Rule("503", times=None)]) as server:
-        words = ("lookup", DOMAIN, "-c", NEW, "--home", tmp_path, "--source", server.url)
+        words = ("lookup", SITE, "-c", NEW, "--home", tmp_path, "--source", server.url)
         told: list[str] = []
         with progress.progress_to(lambda stage, done, total, detail: told.append(f"{stage}: {detail}")):
             said = cli(*words)
@@ -54,3 +56,45 @@ def test_a_source_that_refuses_is_waited_for_and_told(
         with progress.progress_to(lambda stage, done, total, detail: told.append(f"{stage}: {detail}")):
             said = cli(*words, "--no-wait")
         assert (said.status, told) == (3, [])
+
+
+@pytest.mark.process
+def test_every_command_that_looks_up_refuses_holes_and_can_be_told_to_go_without(
+    bucket: Bucket, tmp_path: Path, cli: Cli
+) -> None:
+    whole = len(bucket[1].captures_of(NEW, subset="warc", domain=SITE))
+    with FaultServer(bucket[0], rules=[HOLE, NO_ZIPNUM]) as server:
+        place = ("-c", NEW, "--source", server.url, "--home", tmp_path)
+        assert cli("index", "harvest", "--allow-gaps", *place).status == 0
+        for command in (("lookup",), ("lookup", "--count"), ("plan",)):
+            assert cli(*command, SITE, *place).status == 3
+            assert cli(*command, SITE, "--allow-gaps", *place).status == 0
+        said = cli("lookup", SITE, "--allow-gaps", "--format", "json", *place)
+        assert len(said.out.splitlines()) < whole
+        assert "part-00000" in said.err
+        said = cli("run", SITE, "--allow-gaps", *place)
+        assert said.status == 0, said.err
+        assert "captures in them are missing from 1 of 1 targets" in said.out
+        assert outcomes(tmp_path)["fetched"] < whole
+        server.set_rules([HOLE])
+        assert cli("lookup", SITE, "--index", "parquet", *place).status == 3
+
+
+@pytest.mark.xdist_group("cli")
+def test_pending_captures_are_a_line_and_an_error_above_the_limit(
+    cli: Cli, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = shutil.copytree(world.untouched, tmp_path / "home")
+    bucket = copy_of(world.bucket, tmp_path / "bucket")
+    mine = world.truth.captures_of(OLD, subset="warc", domain="example.com")
+    (bucket / mine[0].warc_filename).unlink()
+    gone = sum(one.warc_filename == mine[0].warc_filename for one in mine)
+    assert cli("settings", f"source={bucket}", "--home", home).status == 0
+    refused = cli("run", "example.com", "-c", OLD, "--home", home)
+    assert refused.status == 3
+    assert f"did not give {gone} of {len(mine)} captures" in " ".join(refused.told.split())
+    monkeypatch.setenv("CC_PIPELINE_MAX_PENDING", "1")
+    said = cli("run", "example.com", "-c", OLD, "--home", home)
+    assert said.status == 0, said.err
+    line = rf"{gone} captures of {len(mine)} \([\d.]+ %\) pending, asked 1 of 3 times, next after \d{{4}}-\d\d-\d\d"
+    assert re.search(line, said.out), said.out

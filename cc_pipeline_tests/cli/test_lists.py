@@ -114,6 +114,8 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
     assert "so this home does not keep them: exmaple.com\n" in first.out
     assert "captures of 2 of 3 members of set-duo: no-such.net; nothing-here.org.\n" in first.out
     assert "crawldiagnostics and robotstxt were not requested" in " ".join(first.shown.split())
+    here = [c for domain in ("example.com", "example.org") for c in world.truth.captures_of(NEW, "warc", domain)]
+    assert f"1 of {len(here):,} captures" in first.shown, "a capture of several targets counts once"
     assert "page_text" not in first.out
     again = cli(*asked, "--details")
     states = [re.split(" {2,}", line)[2] for line in again.out.splitlines() if line.startswith(NEW)]

@@ -17,9 +17,8 @@ import pytest
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.testing.mini_crawl import Capture
-from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, Said, World
-from cc_pipeline_tests.world import copy_of, extract, replace_file, workspace_of
+from cc_pipeline_tests.world import copy_of, replace_file, workspace_of
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -93,22 +92,6 @@ def test_a_plan_says_which_index_and_what_it_costs(cli: Cli, world: World, tmp_p
     assert fetch["because"].startswith(f"{len(truth)} captures")
     assert fetch["files"] == len({c.warc_filename for c in truth})
     assert fetch["bytes at most"] >= sum(c.warc_record_length for c in truth)
-    # one target more: only what is due of the two is priced
-    extract(workspace, "example.com", crawl=OLD)
-    locate_captures(workspace, OLD, _registered(workspace, "example.org"))
-    rows = _planned(cli(*asked[:2], "example.org", *asked[2:]))
-    due = world.truth.captures_of(OLD, subset="warc", domain="example.org")
-    [fetch] = [row for row in rows if row["crawl"] == OLD and row["step"] == "fetch"]
-    assert fetch["because"].startswith(f"{len(due)} captures")
-    run = cli("run", "-c", NEW, "example.com", "--home", home)
-    assert run.status == 0, run.err
-    assert "same" in run.out
-
-
-def _registered(workspace: Workspace, text: str) -> list[str]:
-    target = parse_target(text)
-    workspace.register_targets([target])
-    return [target.slug]
 
 
 def test_a_plan_can_look_up_to_price_the_fetch(cli: Cli, world: World) -> None:

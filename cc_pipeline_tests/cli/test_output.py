@@ -1,79 +1,49 @@
-"""What is not ours comes out as it is: brackets and colons of addresses and advice are no markup, and no pictures."""
+"""What commands write: what is not ours comes out as it is, tables fit the terminal, and programs get rows alone."""
 
 from __future__ import annotations
 
 import csv
+import errno
+import io
 import json
 import shutil
 import time
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from cc_pipeline import progress
 from cc_pipeline.checks import doctor
 from cc_pipeline.checks.finding import Finding
-from cc_pipeline.cli import app, output
+from cc_pipeline.cli import output
+from cc_pipeline.cli.capture_output import capture_writer
+from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
 from cc_pipeline.defs.home_namespace import OWN_HOME
 from cc_pipeline.defs.instance import open_instance
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.export.files import README, document_path
 from cc_pipeline.settings import load_settings
 from cc_pipeline_tests.cli.conftest import Cli, World
-from cc_pipeline_tests.defs.graph import cc_pipeline
 
 #: Each vanished or became something else where it was taken for markup; ``[/]`` ended the command with a traceback.
 THEIRS = "s3://lake/[spark]/:x:/[/] pip install 'cc-pipeline[spark]' [bold]no[/bold] \\[escaped]"
+#: Cells as they are, and as they are made harmless for a spreadsheet; numbers are no text.
+CELLS = {
+    "=1+1": "'=1+1", "+a": "'+a", "-a": "'-a", "@a": "'@a", "\ta": "'\ta", "\ra": "'\ra", "\na": "'\na", "": "",
+    "'=a": "'=a", "a=1": "a=1", " =a": " =a", "é": "é",
+}  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     """As wide as where nobody sets ``COLUMNS``, which other tests do before the consoles are made."""
     for screen in (output.console, output.console_err):
         monkeypatch.setattr(screen, "_width", 10_000)
 
 
-def test_findings_of_the_doctor(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(doctor, "examine", lambda settings: [Finding("bad", "engine", THEIRS, f"do: {THEIRS}")])
-    status, out, _ = cc_pipeline(
-        monkeypatch, capsys, "doctor", "--home", str(tmp_path), "--source", str(tmp_path / "source")
-    )
-    assert status == 1
-    assert f"bad engine {THEIRS} what to do: do: {THEIRS}" in out
-
-
-def test_findings_in_a_pipe_keep_their_columns(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    findings = [
-        Finding("ok", "size", "one line\tand no more " + "x" * 300),
-        Finding("bad", "engine", "a line\nanother line", "Mend it."),
-        Finding("note", "a long topic", "moves its text"),
-    ]
-    monkeypatch.setattr(doctor, "examine", lambda settings: findings)
-    words = ("doctor", "--home", tmp_path, "--source", tmp_path / "source")
-    said = cli(*words, "--details")
-    assert said.status == 1
-    assert said.out.expandtabs().splitlines()[1:6] == [
-        "ok   size       one line        and no more " + "x" * 300,
-        "bad  engine     a line",
-        "another line",
-        "                what to do: Mend it.",
-        "note a long topic moves its text",
-    ]
-    assert cli(*words).out.startswith("1 problem, 1 note: 2 of 4 findings are ok; --details shows them\nbad  engine  ")
-    rows = [json.loads(line) for line in cli(*words, "--format", "json").out.splitlines()]
-    assert [(row["level"], row["topic"]) for row in rows][:3] == [(one.level, one.topic) for one in findings]
-
-
-@pytest.mark.parametrize("error", [UserInputError(THEIRS), EnvironmentFault(THEIRS, f"do: {THEIRS}")])
-def test_errors_and_their_advice(error: UserInputError | EnvironmentFault, capsys: pytest.CaptureFixture[str]) -> None:
-    app._print_error(error)
-    said = capsys.readouterr().err
-    assert said.startswith(f"error: {THEIRS}\n")
-    assert (f"what to do: do: {THEIRS}\n" in said) == isinstance(error, EnvironmentFault)
-
-
-def test_lines_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("wide")
+def test_text_of_others_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     output.notice(THEIRS)
     output.warn(THEIRS)
     output.console.print(THEIRS)
@@ -83,11 +53,59 @@ def test_lines_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.rstrip() for line in said.out.splitlines() if THEIRS in line] == [THEIRS] * 4
 
 
+@pytest.mark.usefixtures("wide")
+def test_findings_in_a_pipe_keep_their_columns(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    findings = [
+        Finding("ok", "size", "one line\tand no more " + "x" * 300),
+        Finding("bad", "engine", f"{THEIRS}\nanother line", THEIRS),
+        Finding("note", "a long topic", "moves its text"),
+    ]
+    monkeypatch.setattr(doctor, "examine", lambda settings: findings)
+    words = ("doctor", "--home", tmp_path, "--source", tmp_path / "source")
+    said = cli(*words, "--details")
+    assert said.status == 1
+    assert said.out.expandtabs().splitlines()[1:6] == [
+        "ok   size       one line        and no more " + "x" * 300,
+        f"bad  engine     {THEIRS}",
+        "another line",
+        f"                what to do: {THEIRS}",
+        "note a long topic moves its text",
+    ]
+    assert cli(*words).out.startswith("1 problem, 1 note: 2 of 4 findings are ok; --details shows them\nbad  engine  ")
+    rows = [json.loads(line) for line in cli(*words, "--format", "json").out.splitlines()]
+    assert [(row["level"], row["topic"]) for row in rows][:3] == [(one.level, one.topic) for one in findings]
+
+
 def test_a_table_in_a_pipe_is_plain_text_with_all_columns(capsys: pytest.CaptureFixture[str]) -> None:
     output.write_rows("title", ["name", "last", "next"], [("history", "", "12:00")])
     assert capsys.readouterr().out == "name     last  next\nhistory        12:00\n"
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_tables_fit_a_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(output, "console", console := output._new_console())
+    monkeypatch.setattr(console, "_force_terminal", True)
+    url = "https://www.example.com/" + "x" * 200
+    row = ("2024-05-18", "text/html", None, url)
+    many = [f"column_{number}" for number in range(12)]
+    with console.capture() as shown:
+        output.show_table("", ["fetch_time", "content_mime_type", "nothing", "url"], [row])
+    text = shown.get()
+    assert "2024-05-18" in text and "text/html" in text and "nothing" not in text
+    assert "".join(line.rpartition("│")[2].strip() for line in text.splitlines() if "│" in line) == url
+    with console.capture() as vertical:
+        output.show_table("a title", many, [["a value that is long"] * 12])
+    assert vertical.get().count("a value that is long") == 12, "a value a line"
+    with console.capture() as indented:
+        output.show_indented(output.coloured("ok   size           "), "[b]bytes :x: of the lake, and " * 9)
+    first, *more = indented.get().splitlines()
+    assert first.startswith("ok   size           [b]bytes :x: of") and more
+    assert all(line.startswith(" " * 20) and line[20] != " " for line in more)
+    assert max(map(cell_len, [*text.splitlines(), *indented.get().splitlines()])) <= width
+
+
+@pytest.mark.xdist_group("cli")
 @pytest.mark.parametrize("command", ["crawls", "settings", "targets list", "automation status"])
 def test_commands_write_nothing_but_rows_for_programs(cli: Cli, world: World, tmp_path: Path, command: str) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
@@ -99,6 +117,39 @@ def test_commands_write_nothing_but_rows_for_programs(cli: Cli, world: World, tm
     assert (said.status, rows != []) == (0, True), said.err
     lines = list(csv.reader(cli(*command.split(), "--format", "csv", "--home", home).out.splitlines()))
     assert lines[0] == [*rows[0]] and len(lines) == len(rows) + 1
+
+
+@pytest.mark.xdist_group("cli")
+@pytest.mark.parametrize("flags", [(), ("--guard-formulas",)])
+def test_csv_is_exact_and_on_request_nothing_that_a_spreadsheet_would_run(
+    cli: Cli, world: World, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    wanted = [[CELLS[cell] if flags else cell, "-1"] for cell in CELLS]
+    texts = ", ".join("'{}'".format(cell.replace("'", "''")) for cell in CELLS)
+    query = f"SELECT unnest([{texts}]) AS text, -1 AS number"
+    out, place = tmp_path / "out.csv", ("--home", world.home)
+    for words in (("sql", query), ("export", "--query", query)):
+        assert cli(*words, "--out", out, *flags, *place).status == 0
+        with out.open(newline="") as stream:
+            assert sorted([*csv.reader(stream)][1:]) == sorted(wanted), words
+    assert ("--guard-formulas" in document_path(out, README).read_text("utf-8")) == bool(flags)
+    said = cli("sql", "SELECT '=1' AS a, -1 AS b", "--format", "json", *flags, *place)
+    assert said.out == '{"a":"=1","b":-1}\n'
+
+
+def test_so_are_rows_of_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(output._flags, "guards_formulas", True)
+    output.write_rows("", ["text", "number"], [(cell, -1) for cell in CELLS], "csv")
+    written = [*csv.reader(io.StringIO(capsys.readouterr().out, newline=""))]
+    assert written[1:] == [[cell, "-1"] for cell in CELLS.values()]
+
+
+def test_a_file_that_fails_leaves_nothing_and_a_full_disk_is_named_as_one(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFault) as full, capture_writer("csv", ["url"], tmp_path / "found.csv") as write:
+        write(NAMED_CAPTURES.empty_table())
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert "Free some space" in full.value.advice
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_who_waits_unattended_is_told_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,6 +99,34 @@ def test_purging_hides_and_deletes_and_others_stay(home: Path, cli: Cli, instanc
     assert (again.status, "this home has no target 'example.com'" in again.err) == (1, True)
 
 
+def contents(folder: Path) -> dict[Path, tuple[int, int, bytes]]:
+    """All files and folders below ``folder``: size, time of the last change, and what is in them."""
+    files = [(path, path.stat()) for path in (folder, *folder.rglob("*"))]
+    return {path: (at.st_size, at.st_mtime_ns, path.read_bytes() if path.is_file() else b"") for path, at in files}
+
+
+@pytest.mark.parametrize("state", ["used", "without its note", "a lake elsewhere", "only a list"])
+def test_a_dry_run_changes_nothing(
+    state: str, used: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    if state == "only a list":
+        home.mkdir()
+        shutil.copy(used / "domains.txt", home)
+    else:
+        shutil.copytree(used, home)
+    if state == "without its note":
+        (home / "home.json").unlink()
+    if state == "a lake elsewhere":
+        monkeypatch.setenv("CC_PIPELINE_LAKE", str(home / "lake"))
+        home = tmp_path / "other home"
+    before = contents(tmp_path)
+    for flags in ((), ("--yes",), ("--now",)):
+        said = cli("targets", "remove", "example.com", "--purge", "--dry-run", *flags, "--home", home)
+        assert (said.status, "nothing was changed" in said.out) == (0, True), said.err
+        assert contents(tmp_path) == before
+
+
 def texts_of(home: Path, target: str) -> set[str]:
     """Everything in the lake that strangers wrote, or that names a page or host of a target, if it is long enough to
     be told from other words."""
@@ -123,6 +151,9 @@ def test_no_text_or_path_of_a_page_is_in_the_files_of_dagster(
         return [text for text in texts if json.dumps(text)[1:-1].encode() in files or text.encode() in files]
 
     assert not written()
+    run = instance.create_run_for_job(dg.job(name="maintenance")(lambda: None))
+    said = purge(cli, "example.com", home, "--now")
+    assert (said.status, run.run_id in said.err) == (1, True), "files that runs use are not deleted at once"
     assert purge(cli, "example.com", home).status == 0
     assert not written()
 
@@ -144,14 +175,6 @@ def test_a_mistyped_target_is_removed_whole_and_others_say_that_pages_stay(
     with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as published:
         slugs = published.execute("SELECT slug FROM targets ORDER BY slug").fetchall()
     assert slugs == [("example.com",), ("example.org",)]
-
-
-@pytest.mark.process
-def test_files_that_runs_use_are_not_deleted_at_once(home: Path, cli: Cli, instance: dg.DagsterInstance) -> None:
-    run = instance.create_run_for_job(dg.job(name="maintenance")(lambda: None))
-    said = purge(cli, "example.org", home, "--now")
-    assert (said.status, run.run_id in said.err) == (1, True)
-    assert purge(cli, "example.org", home).status == 0
 
 
 @pytest.mark.process

@@ -16,7 +16,7 @@ from rich.console import Console
 from cc_pipeline.cli import output
 from cc_pipeline.cli import sql_results as answers
 from cc_pipeline.cli.sql_results import run_statements
-from cc_pipeline_tests.cli.conftest import Cli, World
+from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 
 pytestmark = pytest.mark.xdist_group("cli published")
 
@@ -130,3 +130,24 @@ def test_a_terminal_gets_cells_that_fit_and_a_bound_on_rows(
     apart = screen.file.getvalue().splitlines()[len(lines) :]
     assert apart[:3] == ["row 1", "c0    0", "c1    1"]
     assert apart[-1].endswith("…") and len(apart[-1]) == 60
+
+
+def test_the_catalog_answers_queries_and_takes_no_orders(cli: Cli, world: World) -> None:
+    query = (
+        "SELECT crawl, sum(rows)::BIGINT AS rows FROM row_groups WHERE subset = 'warc' GROUP BY crawl ORDER BY crawl"
+    )
+    said = cli("sql", "--catalog", query, "--format", "json", "--home", world.home)
+    assert [json.loads(line) for line in said.out.splitlines()] == [
+        {"crawl": crawl, "rows": len(world.truth.captures_of(crawl, subset="warc"))} for crawl in (OLD, NEW)
+    ]
+    said = cli("sql", "--catalog", "DROP TABLE row_groups", "--home", world.home)
+    assert said.status == 1
+    assert "read-only" in said.err
+    assert cli("sql", "--catalog", "SELEKT 1", "--home", world.home).status == 1
+
+
+def test_coverage_is_that_of_the_path_list(cli: Cli, world: World) -> None:
+    said = cli("sql", "--catalog", "FROM coverage", "--format", "csv", "--home", world.home)
+    lines = said.out.splitlines()
+    assert lines[0].startswith("crawl,subset,expected,harvested,failed,missing")
+    assert f"{NEW},warc,2,2,0,0," in said.out

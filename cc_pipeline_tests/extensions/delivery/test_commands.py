@@ -14,7 +14,7 @@ import pytest
 from cc_pipeline.extensions.delivery.manifest import MANIFEST
 from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli, World
 from cc_pipeline_tests.cli.test_credentials import GUARDED, PASSWORD, USER, files_that_leak, leaks, place_of
-from cc_pipeline_tests.cli.test_holes import HOLE, NO_ZIPNUM, SITE
+from cc_pipeline_tests.cli.test_incomplete import HOLE, NO_ZIPNUM, SITE
 from cc_pipeline_tests.cli.test_provenance import everything_in
 from cc_pipeline_tests.faultserver import FaultServer
 
