@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-import sqlite3
 import stat
-import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.testing.mini_crawl import MiniCrawlTruth
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli
+from cc_pipeline_tests.cli.written import everything_in, texts_in
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.frontmanners import Manners
 from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
@@ -44,32 +41,8 @@ def leaks(data: bytes) -> list[bytes]:
     return [secret for secret in SECRETS if secret in data]
 
 
-def texts_in(path: Path) -> Iterator[bytes]:
-    """What a file holds: its bytes, what they inflate to, the values of a Parquet or SQLite file."""
-    data = path.read_bytes()
-    yield data
-    if data[:2] == b"\x1f\x8b":
-        while data[:2] == b"\x1f\x8b":
-            inflater = zlib.decompressobj(31)
-            yield inflater.decompress(data)
-            data = inflater.unused_data
-    elif data[:4] == b"PAR1":
-        table = pq.read_table(path, partitioning=None)
-        yield repr(table.schema.metadata).encode()
-        for column in table.columns:
-            for value in column.to_pylist():
-                yield value if isinstance(value, bytes) else str(value).encode()
-    elif data[:15] == b"SQLite format 3":
-        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
-            yield "\n".join(connection.iterdump()).encode("utf-8", "replace")
-
-
 def files_that_leak(folder: Path) -> list[str]:
-    found = []
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and any(leaks(text) for text in texts_in(path)):
-            found.append(str(path.relative_to(folder)))
-    return found
+    return sorted({str(path.relative_to(folder)) for path, text in everything_in(folder) if leaks(text)})
 
 
 def whole_path(cli: Cli, source: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> str:

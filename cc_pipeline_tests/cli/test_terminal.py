@@ -53,12 +53,9 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch, write: Callable[[], object]) 
     "write",
     [
         lambda: sys.stdout.write(HOSTILE),
-        lambda: sys.stdout.writelines([HOSTILE]),
         lambda: sys.stdout.buffer.write(HOSTILE.encode()),
-        lambda: print(HOSTILE),
         lambda: output.console.print(HOSTILE, soft_wrap=True),
         lambda: output.console.print(output.coloured(("x", "red"), HOSTILE)),
-        lambda: output.notice(HOSTILE),
         lambda: output.warn(HOSTILE),
         lambda: output.ConsoleReporter().answer(HOSTILE),
         lambda: StderrReporter().note(HOSTILE),

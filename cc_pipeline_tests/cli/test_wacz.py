@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import zipfile
 from io import BytesIO
@@ -23,12 +22,6 @@ from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli, World
 pytestmark = pytest.mark.xdist_group("cli published")
 #: A Python that has the package ``wacz``; ``cli`` takes the variable away.
 VALIDATOR = os.environ.get("CC_PIPELINE_WACZ_PYTHON")
-
-
-@pytest.fixture(scope="module")
-def home(rich: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home of these tests' own."""
-    return Path(shutil.copytree(rich, tmp_path_factory.mktemp("wacz") / "home"))
 
 
 @pytest.fixture
@@ -88,14 +81,14 @@ def test_a_wacz_proves_itself_and_every_line_of_its_index_leads_to_its_record(wo
     assert f"{len(planned):,} captures were planned, {len(lines):,} fetched; 1 lost" in readme
 
 
-def test_a_wacz_that_lacks_a_capture_says_so_with_its_status(cli: Cli, home: Path, tmp_path: Path) -> None:
+def test_a_wacz_that_lacks_a_capture_says_so_with_its_status(cli: Cli, rich: Path, tmp_path: Path) -> None:
     out = tmp_path / "example.wacz"
-    said = cli("export", "example.com", "-c", NEW, "--out", out, "--home", home)
+    said = cli("export", "example.com", "-c", NEW, "--out", out, "--home", rich)
     assert said.status == 3
     assert "1 lost" in said.err
     assert zipfile.is_zipfile(out), "what is complete was handed on"
     with pytest.raises(Incomplete, match="1 lost") as lacking:
-        cc_pipeline.open(home, quiet=True).export(out, "example.com", NEW)
+        cc_pipeline.open(rich, quiet=True).export(out, "example.com", NEW)
     assert lacking.value.report.path == out and out in lacking.value.report.files
 
 
