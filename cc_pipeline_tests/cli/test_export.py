@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
 import shutil
+import subprocess
+import sys
+import zipfile
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow.parquet as pq
 import pytest
+from warcio.archiveiterator import ArchiveIterator
 
-from cc_pipeline.errors import EnvironmentFault
+import cc_pipeline
+from cc_pipeline.archive.record import sha1_base32
+from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.export import table_files
 from cc_pipeline.export.files import README, whole_folder
-from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli
+from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
+from cc_pipeline_tests.cli.written import everything_in
 
 pytestmark = pytest.mark.xdist_group("cli published")
 
@@ -87,17 +97,6 @@ def test_several_tables_are_a_folder_with_a_readme(cli: Cli, home: Path, tmp_pat
     assert str(home) not in readme
 
 
-def test_a_query_is_handed_on_with_its_words(cli: Cli, home: Path, tmp_path: Path) -> None:
-    out = tmp_path / "titles.jsonl"
-    sql = "SELECT url, title, crawl FROM page_text ORDER BY url;"
-    said = cli("export", "--query", sql, "--out", out, "--home", home)
-    assert said.status == 0, said.err
-    rows = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
-    assert sorted((row["url"], row["title"]) for row in rows) == sorted(shown(home, "SELECT url, title FROM page_text"))
-    assert "SELECT url, title, crawl FROM page_text" in (tmp_path / "titles.jsonl.README.md").read_text("utf-8")
-    assert [row["url"] for row in rows] == sorted(row["url"] for row in rows), "its own order stays"
-
-
 def test_what_fails_leaves_nothing(cli: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = table_files.write_table
 
@@ -167,3 +166,121 @@ def test_no_file_is_replaced_by_an_empty_one(cli: Cli, home: Path, tmp_path: Pat
     assert "has captures of it; did you mean example.com?" in said.told
     assert cli("export", "-t", "captures", "--format", "csv", "--out", "-", "--home", home).status == 1
     assert list(tmp_path.iterdir()) == [out]
+
+
+@pytest.fixture
+def wacz(cli: Cli, rich: Path, tmp_path: Path) -> Path:
+    """Records of a domain in two eras, one of which was damaged when it was fetched."""
+    out = tmp_path / "example.wacz"
+    words = ("export", "example.com", "-c", NEW, "-c", ARC, "--out", out, "--home", rich, "--allow-missing")
+    said = cli(*words)
+    assert said.status == 0, said.err
+    return out
+
+
+def test_a_wacz_proves_itself_and_every_line_of_its_index_leads_to_its_record(world: World, wacz: Path) -> None:
+    with zipfile.ZipFile(wacz) as archive:
+        assert archive.testzip() is None
+        package = json.loads(archive.read("datapackage.json"))
+        digest = json.loads(archive.read("datapackage-digest.json"))
+        assert digest["hash"] == f"sha256:{hashlib.sha256(archive.read('datapackage.json')).hexdigest()}"
+        for resource in package["resources"]:
+            data = archive.read(resource["path"])
+            assert resource["hash"] == f"sha256:{hashlib.sha256(data).hexdigest()}"
+            assert resource["bytes"] == len(data)
+        for name in archive.namelist():
+            if name.endswith(".gz"):
+                assert archive.getinfo(name).compress_type == zipfile.ZIP_STORED
+        # ReplayWeb.page takes a member without extra fields in the directory for one without any before its bytes
+        data = wacz.read_bytes()
+        for info in archive.infolist():
+            assert data[info.header_offset + 28 :][:2] == len(info.extra).to_bytes(2, "little")
+        index = archive.read("indexes/index.cdx.gz")
+        lines = gzip.decompress(index).splitlines()
+        assert lines == sorted(lines)
+        planned = [
+            c for crawl in (NEW, ARC) for c in world.truth.captures_of(crawl, subset="warc", domain="example.com")
+        ]
+        assert len(lines) == len(planned) - 1, "one was damaged when it was fetched"
+        for line in lines:
+            said = json.loads(line.split(b" ", 2)[2])
+            warc = archive.read(f"archive/{said['filename']}")
+            member = warc[int(said["offset"]) :][: int(said["length"])]
+            [record] = [
+                (r.rec_headers.get_header("WARC-Target-URI"), r.rec_type, r.content_stream().read())
+                for r in ArchiveIterator(BytesIO(member))
+            ]
+            assert record[:2] == (said["url"], "response")
+            assert said["digest"] == f"sha1:{sha1_base32(record[2])}"
+        blocks = archive.read("indexes/index.idx").decode().splitlines()
+        assert blocks[0].startswith("!meta 0 ")
+        place = json.loads(blocks[1].split(" ", 2)[2])
+        assert gzip.decompress(index[place["offset"] :][: place["length"]]).splitlines()[0] == lines[0]
+        pages = [json.loads(line) for line in archive.read("pages/pages.jsonl").decode().splitlines()]
+        urls = {json.loads(line.split(b" ", 2)[2])["url"] for line in lines}
+        assert pages[0]["format"] == "json-pages-1.0"
+        assert {page["url"] for page in pages[1:]} <= urls and len(pages) > 10
+        assert package["mainPageUrl"] in urls
+    readme = wacz.with_name("example.wacz.README.md").read_text("utf-8")
+    assert f"{len(planned):,} captures were planned, {len(lines):,} fetched; 1 lost" in readme
+
+
+def test_a_wacz_that_lacks_a_capture_says_so_with_its_status(cli: Cli, rich: Path, tmp_path: Path) -> None:
+    out = tmp_path / "example.wacz"
+    said = cli("export", "example.com", "-c", NEW, "--out", out, "--home", rich)
+    assert said.status == 3
+    assert "1 lost" in said.err
+    assert zipfile.is_zipfile(out), "what is complete was handed on"
+    with pytest.raises(Incomplete, match="1 lost") as lacking:
+        cc_pipeline.open(rich, quiet=True).export(out, "example.com", NEW)
+    assert lacking.value.report.path == out and out in lacking.value.report.files
+
+
+def read(folder: Path, cache: Path) -> dict[str, Any]:
+    """As :func:`cc_pipeline_tests.cli.other_readers.read`, with no hub to ask."""
+    command = [sys.executable, "-m", "cc_pipeline_tests.cli.other_readers", str(folder), str(cache)]
+    # a command that ran in this process isolates its children, which then would not find the tests
+    environment = {**os.environ, "PYTHONSAFEPATH": "", "HF_HUB_OFFLINE": "1", "HF_HOME": str(cache)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
+    return found
+
+
+@pytest.mark.process
+def test_each_table_of_an_export_is_a_configuration_and_a_record_set(cli: Cli, rich: Path, tmp_path: Path) -> None:
+    out = tmp_path / "handed"
+    assert cli("export", "example.com", "--format", "parquet", "--out", out, "--home", rich).status == 0
+    found = read(out, tmp_path / "cache")
+    assert {"page_text", "records", "feed_items"} <= {*found["configurations"]}
+    rows = {path.stem: pq.ParquetFile(path).metadata.num_rows for path in out.glob("*.parquet")}
+    assert found["configurations"].items() <= rows.items()
+    assert {name: len(read) for name, read in found["sets"].items()} == rows
+    assert found["errors"] == []
+
+
+@pytest.mark.process
+def test_nothing_that_is_handed_on_names_a_path_of_the_home(cli: Cli, rich: Path, world: World, tmp_path: Path) -> None:
+    site, out = "example.com", tmp_path / "handed"
+    out.mkdir()
+    wide = ("--home", rich, "--creator", "A lab")
+    said = [
+        cli("export", site, "-t", "page_text", "--format", "parquet", "--out", out / "corpus", *wide),
+        cli("export", site, "--format", "parquet", "--out", out / "tables", *wide),
+        cli("export", site, "--out", out / "all.duckdb", *wide),
+        cli("export", site, "-t", "captures", "--out", out / "captures.csv", *wide),
+        cli("export", "-q", "SELECT url, outcome, stored_file FROM records", "--out", out / "records.jsonl", *wide),
+        cli("export", site, "-c", ARC, "--out", out / "records.wacz", *wide),
+    ]
+    assert [one.status for one in said] == [0] * 6, said
+    papers = {path.name for path in out.rglob("*")}
+    for made in ("all.duckdb", "captures.csv", "records.jsonl", "records.wacz"):
+        assert {f"{made}.targets.csv", f"{made}.provenance.json"} <= papers
+    assert all((out / made / "targets.csv").exists() for made in ("corpus", "tables"))
+    seen = 0
+    for path, data in everything_in(out):
+        seen += 1
+        # a record that became WARC says by an address from where (WARC-Source-URI)
+        for place in (rich, tmp_path, *(() if path.suffix == ".wacz" else (world.bucket,))):
+            assert str(place).encode() not in data, path
+    assert seen > 30

@@ -1,18 +1,24 @@
-"""What every command owes: help with examples, a page in the docs, and one line for a mistake."""
+"""What every command owes: help with examples, a page in the docs, one line for a mistake, which source answers, and
+that what texts tell a person to type exists."""
 
 from __future__ import annotations
 
+import ast
 import os
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
+import click
 import pytest
 from click import Command, Group
 from typer.main import get_command
 
+import cc_pipeline
 from cc_pipeline.api.home import Home
 from cc_pipeline.cli.app import app
 from cc_pipeline.extension import extensions
@@ -156,3 +162,90 @@ def test_a_reader_that_is_gone_changes_no_status(what: str, status: int, told: b
     assert (done.returncode, told in done.stderr, b"rror" in done.stderr.replace(b"error: not all", b"")) == (
         status, True, False,
     ), done.stderr  # fmt: skip
+
+
+ROOT = Path(cc_pipeline.__file__).parents[1]
+#: A command in a sentence, up to what ends it there.
+HINT = re.compile(r"cc-pipeline (?!did not)((?:[a-z][a-z-]* ?)+)((?:(?!cc-pipeline |   |\n|; |\. |\)|`).)*)")
+FLAG = re.compile(r"(?<![\w'\"-])--?[a-z][a-z-]*")
+
+
+def texts_of_the_package() -> Iterator[tuple[str, str]]:
+    """Every text of the package with its place; what f-strings fill in is left out."""
+    for path in sorted((ROOT / "cc_pipeline").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                parts = [one.value if isinstance(one, ast.Constant) else "X" for one in node.values]
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", "".join(map(str, parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", node.value
+
+
+def texts_of_pages() -> Iterator[tuple[str, str]]:
+    """Every line of the pages with its place. The changelog also has what is gone."""
+    for page in (
+        *sorted((ROOT / "docs").glob("*.md")),
+        *sorted((ROOT / "docs/extensions").glob("*.md")),
+        ROOT / "README.md",
+    ):
+        if page.name != "CHANGELOG.md":
+            for number, line in enumerate(page.read_text("utf-8").splitlines(), 1):
+                yield f"{page.relative_to(ROOT)}:{number}", line
+
+
+def wrong_in(command: click.Command, words: str, rest: str) -> str:
+    """What is no command, or no flag of it."""
+    for word in words.split():
+        if not isinstance(command, click.Group):
+            break
+        inner = command.commands.get(word)
+        if inner is None:
+            return f"no command {word}"
+        command = inner
+    flags = {flag for one in command.params for flag in (*one.opts, *one.secondary_opts)} | {"--help"}
+    return next((f"no flag {flag} of {words}" for flag in FLAG.findall(rest) if flag not in flags), "")
+
+
+def test_every_command_that_is_named_exists_with_its_flags() -> None:
+    texts = [*texts_of_the_package(), *texts_of_pages()]
+    hints = [(at, *hint.groups()) for at, text in texts for hint in HINT.finditer(text)]
+    assert len(hints) > 100
+    wrong = {f"{at}: {why}" for at, words, rest in hints if (why := wrong_in(WHOLE, words, rest))}
+    assert not wrong, "\n".join(sorted(wrong))
+    # an extension can be deleted, but for the list of extensions, and the first page, which shows what there is
+    core = re.compile(r"docs/(?!extensions)[^/]*:")
+    assert [at for at, words, _ in hints if core.match(at) and words.split()[0] in OF_EXTENSIONS] == []
+
+
+def test_every_command_of_the_makefile_exists_with_its_flags() -> None:
+    lines = re.findall(r"^\t@?\$\(VENV\)/cc-pipeline (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert len(lines) >= 5
+    for line in lines:
+        words = shlex.split(re.sub(r"\$\(if [^,]*,(.*)\)", r"\1", line).partition(" > ")[0])
+        command = WHOLE
+        while inner := getattr(command, "commands", None):
+            command, words = inner[words[0]], words[1:]
+        # raises for what is no flag of it, and runs nothing
+        command.make_context(line, words)
+
+
+@pytest.mark.parametrize("command", [("sql", "SELECT 1"), ("lookup", "example.com", "-c", NEW)])
+def test_an_answer_of_a_mini_crawl_is_loudly_called_invented(cli: Cli, world: World, command: tuple[str, ...]) -> None:
+    said = cli(*command, "--home", world.home)
+    assert said.status == 0, said.err
+    assert said.source.startswith(
+        f"INVENTED WEB: {world.bucket} is a crawl generated for the demo; no page in it is real."
+    )
+    assert "INVENTED" not in said.out
+
+
+def test_another_source_is_named_and_a_contact_is_asked_for_where_common_crawl_answers(
+    cli: Cli, tmp_path: Path
+) -> None:
+    wrong = ("lookup", "no target", "-c", NEW, "--home", tmp_path / "home")
+    other = cli(*wrong, "--source", tmp_path)
+    assert other.source == f"source: {tmp_path}, which is not Common Crawl's own"
+    own = cli(*wrong)
+    assert "export CC_PIPELINE_CONTACT=mailto:" in own.source
+    # what is in a home is answered without a request
+    assert cli("sql", "SELECT 1", "--home", tmp_path / "home").source == ""
