@@ -18,8 +18,8 @@ def texts_in(path: Path) -> Iterator[bytes]:
     yield data
     if path.suffix == ".duckdb":
         with duckdb.connect(str(path), read_only=True) as connection:
-            for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall():
-                yield repr(connection.sql(f'FROM "{name}"').fetchall()).encode()
+            for schema, name in connection.execute("SELECT schema_name, table_name FROM duckdb_tables()").fetchall():
+                yield repr(connection.sql(f'FROM "{schema}"."{name}"').fetchall()).encode()
             for what in ("views", "functions", "tables", "columns"):
                 yield repr(connection.sql(f"FROM duckdb_{what}()").fetchall()).replace(str(path), "").encode()
     elif zipfile.is_zipfile(path):
