@@ -1,7 +1,7 @@
 """Mutants of pure rooms: how many of their small wrong changes do the tests notice?
 
 ``python -m cc_pipeline_tests.mutants [ROOM…]`` for rooms of :data:`ROOMS` (all of them if none is named), or
-``python -m cc_pipeline_tests.mutants MODULE.py… -- TEST…``; with ``--count N --seed S`` for a sample of each room.
+``python -m cc_pipeline_tests.mutants MODULE.py… TEST…``; with ``--count N --seed S`` for a sample of each room.
 
 A mutant is one small change of one module. The tests run once in a traced process, which says the lines that each one
 reaches. Then each mutant gets a forked process, in which the tests that reach its line run until one fails. A change
@@ -46,57 +46,37 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Modules, and the tests that hold them."""
+    """Modules below ``cc_pipeline``, and the tests below ``cc_pipeline_tests`` that hold them."""
 
     modules: tuple[str, ...]
     tests: tuple[str, ...]
 
 
 ROOMS: dict[str, Room] = {
-    "plan": Room(
-        ("cc_pipeline/extraction/plan.py", "cc_pipeline/extraction/crawl_plan.py"),
-        ("cc_pipeline_tests/extraction/test_plan.py",),
-    ),
+    "plan": Room(("extraction/plan.py",), ("extraction/test_plan.py",)),
     "faults": Room(
-        ("cc_pipeline/transport/faults.py", "cc_pipeline/transport/host_state.py"),
-        ("cc_pipeline_tests/transport/test_faults.py", "cc_pipeline_tests/transport/test_refusals.py"),
+        ("transport/faults.py", "transport/host_state.py"),
+        ("transport/test_faults.py", "transport/test_refusals.py"),
     ),
-    "ranges": Room(("cc_pipeline/records/range_plan.py",), ("cc_pipeline_tests/records/test_range_plan.py",)),
+    "ranges": Room(("records/range_plan.py",), ("records/test_range_plan.py",)),
     "keys": Room(
         (
-            "cc_pipeline/commoncrawl/surt.py",
-            "cc_pipeline/commoncrawl/key_ranges.py",
-            "cc_pipeline/commoncrawl/slice_slugs.py",
-            "cc_pipeline/commoncrawl/target.py",
-            "cc_pipeline/commoncrawl/target_text.py",
-            "cc_pipeline/commoncrawl/matching.py",
+            *("commoncrawl/surt.py", "commoncrawl/key_ranges.py", "commoncrawl/slice_slugs.py"),
+            *("commoncrawl/target.py", "commoncrawl/target_text.py", "commoncrawl/matching.py"),
         ),
         (
-            "cc_pipeline_tests/commoncrawl/test_surt.py",
-            "cc_pipeline_tests/commoncrawl/test_btree_keys.py",
-            "cc_pipeline_tests/commoncrawl/test_target_ranges.py",
-            "cc_pipeline_tests/commoncrawl/test_targets.py",
-            "cc_pipeline_tests/commoncrawl/test_matching.py",
+            *("commoncrawl/test_surt.py", "commoncrawl/test_btree_keys.py", "commoncrawl/test_target_ranges.py"),
+            *("commoncrawl/test_targets.py", "commoncrawl/test_matching.py"),
         ),
     ),
-    "catalog": Room(
-        ("cc_pipeline/index/catalog/catalog.py", "cc_pipeline/index/catalog/rows.py"),
-        ("cc_pipeline_tests/index/catalog",),
-    ),
+    "catalog": Room(("index/catalog/catalog.py", "index/catalog/rows.py"), ("index/catalog",)),
     "charset": Room(
-        ("cc_pipeline/documents/charset.py",),
-        (
-            "cc_pipeline_tests/documents/test_charset.py",
-            "cc_pipeline_tests/documents/test_encoding_standard.py",
-            "cc_pipeline_tests/documents/test_body.py",
-        ),
+        ("documents/charset.py",),
+        ("documents/test_charset.py", "documents/test_encoding_standard.py", "documents/test_body.py"),
     ),
     "links": Room(
-        ("cc_pipeline/documents/html/urls.py", "cc_pipeline/documents/html/links.py"),
-        (
-            "cc_pipeline_tests/documents/html/test_urls.py",
-            "cc_pipeline_tests/documents/html/test_links.py",
-        ),
+        ("documents/html/urls.py", "documents/html/links.py"),
+        ("documents/html/test_urls.py", "documents/html/test_links.py"),
     ),
 }
 
@@ -110,28 +90,15 @@ _OPTIONS = (
 _SLOWER, _LONGEST, _MEMORY = 10, 3600, 4 << 30
 #: A text with so many spaces is for people.
 _WORDS = 2
-_COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-}
-_OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.FloorDiv,
-    ast.FloorDiv: ast.Mult,
+_PAIRS: tuple[tuple[type[ast.AST], type[ast.AST]], ...] = (
+    *((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn), (ast.Is, ast.IsNot)),
+    *((ast.Add, ast.Sub), (ast.Mult, ast.FloorDiv), (ast.BitOr, ast.BitAnd), (ast.LShift, ast.RShift)),
+)
+#: By operator, the one that takes its place.
+_OPERATORS: dict[type[ast.AST], type[Any]] = {
+    **dict(_PAIRS),
+    **{second: first for first, second in _PAIRS},
     ast.Mod: ast.Add,
-    ast.BitOr: ast.BitAnd,
-    ast.BitAnd: ast.BitOr,
-    ast.LShift: ast.RShift,
-    ast.RShift: ast.LShift,
 }
 
 
@@ -215,7 +182,7 @@ def _change_expression(node: ast.expr) -> Iterator[ast.expr]:
     if isinstance(node, ast.Compare):
         for place, operator in enumerate(node.ops):
             changed = copy.copy(node)
-            changed.ops = [*node.ops[:place], _COMPARISONS[type(operator)](), *node.ops[place + 1 :]]
+            changed.ops = [*node.ops[:place], _OPERATORS[type(operator)](), *node.ops[place + 1 :]]
             yield changed
     elif isinstance(node, ast.BoolOp):
         yield ast.BoolOp(ast.And() if isinstance(node.op, ast.Or) else ast.Or(), node.values)
@@ -419,10 +386,10 @@ class _MutantFinder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
 def measure(room: Room, count: int | None, seed: int) -> None:
     """Runs the tests of a room on its mutants, or on ``count`` of them, and prints those that survive, and the share of
     the others."""
-    mutants = [mutant for module in room.modules for mutant in make_mutants(ROOT / module)]
+    mutants = [mutant for module in room.modules for mutant in make_mutants(ROOT / "cc_pipeline" / module)]
     if count is not None and count < len(mutants):
         mutants = [mutants[place] for place in sorted(random.Random(seed).sample(range(len(mutants)), count))]
-    mutation = _Mutation(mutants, [*_OPTIONS, *(str(ROOT / test) for test in room.tests)])
+    mutation = _Mutation(mutants, [*_OPTIONS, *(str(ROOT / "cc_pipeline_tests" / test) for test in room.tests)])
     pytest.main(mutation.arguments, plugins=[mutation])
     noticed = len(mutants) - len(mutation.survivors)
     print(f"{noticed} of {len(mutants)} mutants noticed ({noticed / len(mutants):.1%})", flush=True)
@@ -435,11 +402,10 @@ def main() -> None:
     parser.add_argument("--count", type=int, help="mutants of a sample")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    modules = [name for name in options.names if name.startswith("cc_pipeline/")]
-    tests = [name for name in options.names if name.startswith("cc_pipeline_tests/")]
-    rooms = (
-        {"": Room(tuple(modules), tuple(tests))} if modules else {name: ROOMS[name] for name in options.names or ROOMS}
-    )
+    below = [name.partition("/") for name in options.names]
+    modules = tuple(path for folder, _, path in below if folder == "cc_pipeline")
+    tests = tuple(path for folder, _, path in below if folder == "cc_pipeline_tests")
+    rooms = {"": Room(modules, tests)} if modules else {name: ROOMS[name] for name in options.names or ROOMS}
     for name, room in rooms.items():
         print(f"{name}: {' '.join(room.modules)}", flush=True)
         measure(room, options.count, options.seed)

@@ -58,8 +58,3 @@ def test_the_page_of_contents_links_every_page() -> None:
     there = {path.name for path in (ROOT / "docs").glob("*.md")} - {"contents.md"}
     assert linked == there
     assert "](docs/contents.md)" in (ROOT / "README.md").read_text("utf-8")
-
-
-def test_the_readme_is_one_screen() -> None:
-    readme = (ROOT / "README.md").read_text("utf-8").splitlines()
-    assert len(readme) <= 60 and max(map(len, readme)) <= 130

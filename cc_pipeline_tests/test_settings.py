@@ -17,19 +17,15 @@ from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.workspace.claim import claim_home, is_home_of
 
 
-def test_the_default_is_the_public_bucket(tmp_path: Path) -> None:
+def test_the_default_is_the_public_bucket_and_another_brings_its_own_list(tmp_path: Path) -> None:
     settings = load_settings({"CC_PIPELINE_HOME": str(tmp_path)})
     assert settings.source == DEFAULT_SOURCE
     assert settings.collinfo == DEFAULT_COLLINFO
     assert settings.is_public
     assert settings.subsets == ("warc",)
-
-
-def test_another_source_brings_its_own_collinfo(tmp_path: Path) -> None:
-    settings = load_settings({"CC_PIPELINE_SOURCE": "s3://mirror/cc/", "CC_PIPELINE_HOME": str(tmp_path)})
-    assert settings.source == "s3://mirror/cc"
-    assert settings.collinfo == "s3://mirror/cc/collinfo.json"
-    assert not settings.is_public
+    mirror = load_settings({"CC_PIPELINE_SOURCE": "s3://mirror/cc/", "CC_PIPELINE_HOME": str(tmp_path)})
+    assert (mirror.source, mirror.collinfo) == ("s3://mirror/cc", "s3://mirror/cc/collinfo.json")
+    assert not mirror.is_public
 
 
 def test_flags_win_over_the_environment_and_none_is_no_flag(tmp_path: Path) -> None:
@@ -52,13 +48,6 @@ def test_homes_of_a_user_share_one_budget_at_common_crawl(tmp_path: Path) -> Non
     team = load_settings({**environ, "CC_PIPELINE_BUDGET": str(tmp_path / "team.sqlite")}, home=str(tmp_path / "e"))
     assert team.budget_path == tmp_path / "team.sqlite"
     assert "BUDGET" not in as_texts(team), "a path of one machine stays there"
-
-
-def test_a_user_without_a_folder_of_their_own_keeps_the_budget_in_the_home(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    assert load_settings({}, home=str(tmp_path)).budget_path == tmp_path / "budget.sqlite"
 
 
 def test_a_budget_that_another_user_has_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,10 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,13 +38,26 @@ class NoIndex(EnvironmentFault):
     """Neither the home nor the source has an index of a crawl that could be asked."""
 
 
+@dataclass(slots=True)
+class LookupCosts:
+    """What lookups found and cost, in ``seconds`` and ``bytes`` read; and how many of them have a note."""
+
+    captures: int = 0
+    requests: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    notes: Counter[str] = field(default_factory=Counter)
+
+
 @dataclass(frozen=True, slots=True)
 class LookupRequest:
-    """The targets and crawls of a lookup. ``targets`` have distinct slugs, ``crawls`` are ids that the source has."""
+    """The targets and crawls of a lookup. ``targets`` have distinct slugs, ``crawls`` are ids that the source has.
+    ``costs`` are those of the crawls that were looked up."""
 
     workspace: Workspace
     crawls: tuple[str, ...]
     targets: tuple[Target, ...]
+    costs: LookupCosts = field(default_factory=LookupCosts)
 
     @property
     def settings(self) -> Settings:
@@ -129,8 +143,7 @@ def has_gaps(workspace: Workspace, crawl: str) -> bool:
 
 
 def look_up_captures(lookup_request: LookupRequest, crawl: str, read: Sequence[str] | None) -> list[pa.Table]:
-    """Returns a table of captures per target, in the targets' order, with a ``target`` column. Reports the cost of the
-    lookup."""
+    """Returns a table of captures per target, in the targets' order, with a ``target`` column. Adds to the costs."""
 
     from cc_pipeline.commoncrawl.target import by_subsets
     from cc_pipeline.index.lookup import look_up
@@ -151,15 +164,29 @@ def look_up_captures(lookup_request: LookupRequest, crawl: str, read: Sequence[s
             ]
     captures_by_slug = {slug: table for answer in answers for slug, table in answer.captures.items()}
     tables = [_add_target_column(target, captures_by_slug[target.slug]) for target in lookup_request.targets]
-    captures = sum(table.num_rows for table in tables)
-    get_reporter().notice(
-        f"{crawl}: {format_count(captures, 'capture')} found with "
-        f"{format_count(sum(lookup.requests for lookup in answers), 'request')}, "
-        f"{human_bytes(sum(lookup.bytes for lookup in answers))} read, in {time.monotonic() - started:.1f} s"
-    )
-    for note in dict.fromkeys(note for answer in answers for note in answer.notes):
-        get_reporter().notice(f"{crawl}: {note}")
+    costs = lookup_request.costs
+    costs.captures += sum(table.num_rows for table in tables)
+    costs.requests += sum(lookup.requests for lookup in answers)
+    costs.bytes += sum(lookup.bytes for lookup in answers)
+    costs.seconds += time.monotonic() - started
+    costs.notes.update({note for answer in answers for note in answer.notes})
     return tables
+
+
+def report_costs(lookup_request: LookupRequest) -> None:
+    """Reports the cost of all lookups of a request, and each of their notes once."""
+    crawls, costs = lookup_request.crawls, lookup_request.costs
+    where = crawls[0] if len(crawls) == 1 else format_count(len(crawls), "crawl")
+    get_reporter().notice(
+        f"{where}: {format_count(costs.captures, 'capture')} found with {format_count(costs.requests, 'request')}, "
+        f"{human_bytes(costs.bytes)} read, in {costs.seconds:.1f} s"
+    )
+    notes = costs.notes
+    if len(crawls) > 1:
+        # estimates differ from crawl to crawl
+        notes = Counter(note.partition(", estimated")[0] for note in costs.notes.elements())
+    for note, count in notes.items():
+        get_reporter().notice(f"{crawls[0] if len(crawls) == 1 else format_count(count, 'crawl')}: {note}")
 
 
 def _add_target_column(target: Target, table: pa.Table) -> pa.Table:

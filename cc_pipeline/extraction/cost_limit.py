@@ -42,15 +42,10 @@ def enforce_cost_limit(workspace: Workspace, slice_states: Mapping[Slice, SliceS
         prices[partition] = _exclude_fetched(price, [slice_states[slice_] for slice_ in slices])
     all_prices = workspace.fetch_estimates | prices
     if workspace.one_command and len(all_prices) > 1:
-        label = " and ".join(
-            f"{listed_partition.target} in {listed_partition.crawl}" for listed_partition in [*prices][:2]
-        )
+        names = " and ".join(f"{partition.target} in {partition.crawl}" for partition in [*prices][:2])
+        count = format_count(len(all_prices), "partition")
         total = sum(all_prices.values(), nothing)
-        _refuse(
-            workspace,
-            total,
-            f"{label}, with the others of this command ({format_count(len(all_prices), 'partition')}),",
-        )
+        _refuse(workspace, total, f"{names}, with the others of this command ({count}),")
     workspace.fetch_estimates.update(prices)
 
 

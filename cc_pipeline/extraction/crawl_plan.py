@@ -201,15 +201,13 @@ class PartitionChange:
 
 def compare_plans(before: Iterable[CrawlPlan], after: Iterable[CrawlPlan]) -> dict[Slice, PartitionChange]:
     """Compares two plans of the same partitions: the change of each partition between them."""
-    totals_before = {
-        partition: total for crawl_plan in before for partition, total in _sum_partitions(crawl_plan).items()
-    }
-    totals_after = {
-        partition: total for crawl_plan in after for partition, total in _sum_partitions(crawl_plan).items()
-    }
+    totals_before: dict[Slice, PartitionTotals] = {}
+    for crawl_plan in before:
+        totals_before |= _sum_partitions(crawl_plan)
     return {
         partition: PartitionChange(totals_before.get(partition, PartitionTotals()), total)
-        for partition, total in totals_after.items()
+        for crawl_plan in after
+        for partition, total in _sum_partitions(crawl_plan).items()
     }
 
 

@@ -130,9 +130,8 @@ def _fetch_all(
     forget(workspace.storage, killed_fetches)
     new_state = group_state.with_rows(state.committed)
     # pages of repaired slices are to be parsed again, and lost bytes are looked for again
-    if not fetch_plan.repaired and not any(
-        slice_state.lost_records for slice_state in group_state.slice_states.values()
-    ):
+    slice_states = group_state.slice_states.values()
+    if not fetch_plan.repaired and not any(slice_state.lost_records for slice_state in slice_states):
         run.keep(new_state)
     return _finish(state, fetch_plan, new_state, started)
 

@@ -101,9 +101,7 @@ class _PendingCounts:
         self.example = self.example or counts.example
         self.count += counts.count
         self.asks = min(self.asks, counts.asks)
-        self.last_ask_at = min(
-            (time for time in (self.last_ask_at, counts.last_ask_at) if time is not None), default=None
-        )
+        self.last_ask_at = _find_earliest((self.last_ask_at, counts.last_ask_at))
 
 
 @dataclass(slots=True)
@@ -185,9 +183,7 @@ class Tally:
             example=None if reason is None else by_reason[reason].example,
             ask_pending=sum(counts.count for counts in counting),
             asks=min((counts.asks for counts in counting), default=0),
-            last_ask_at=min(
-                (counts.last_ask_at for counts in counting if counts.last_ask_at is not None), default=None
-            ),
+            last_ask_at=_find_earliest(counts.last_ask_at for counts in counting),
             lost_reason=_most_common(self._lost_reasons.get(target, Counter())),
             losses=self._losses.get(target, {}),
             mismatched=self._mismatched[target],
@@ -234,6 +230,10 @@ def _sum_counts(slice_: Slice, parts: Sequence[SliceFetchCounts]) -> SliceFetchC
     totals["asks"] = min((counts.asks for counts in parts if counts.ask_pending), default=0)
     # its reason and example
     return replace(max(parts, key=lambda counts: counts.pending), slice_=slice_, **totals)
+
+
+def _find_earliest(times: Iterable[datetime | None]) -> datetime | None:
+    return min((time for time in times if time is not None), default=None)
 
 
 def _most_common(counts: Counter[str]) -> str | None:

@@ -61,9 +61,7 @@ def _parse_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunS
         for slice_, reason in reasons.items()
         if slice_ in requested_slices or reason.kind in (ReasonKind.RECORDS, ReasonKind.INCOMPLETE_ROWS)
     ]
-    lost_records = {
-        slice_: slice_states[slice_].lost_records for slice_ in due_slices if slice_states[slice_].lost_records
-    }
+    lost_records = {slice_: count for slice_ in due_slices if (count := slice_states[slice_].lost_records)}
     if parsed_slices := [slice_ for slice_ in due_slices if slice_ not in lost_records]:
         workspace.choose()
         inputs = {slice_: build_parse_input(_get_records(state, slice_).content, options) for slice_ in parsed_slices}

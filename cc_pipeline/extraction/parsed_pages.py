@@ -65,10 +65,8 @@ class ReusablePages:
         self._workspace = workspace
         parsed_parts = [slice_ for slice_ in inputs if slice_.target.startswith(SET_SLUG) and slice_ in parsed]
         self._crawl = next((slice_.crawl for slice_ in parsed_parts), "")
-        unchanged_targets = [
-            slice_.target for slice_ in parsed_parts if _has_same_parser(inputs[slice_], parsed[slice_].input)
-        ]
-        self._stored_locations = self._read_locations(unchanged_targets) if unchanged_targets else {}
+        targets = [slice_.target for slice_ in parsed_parts if _has_same_parser(inputs[slice_], parsed[slice_].input)]
+        self._stored_locations = self._read_locations(targets) if targets else {}
         self._kept_locations: dict[str, LocationCollector] = {}
 
     def take(self, records: pa.RecordBatch) -> pa.RecordBatch:

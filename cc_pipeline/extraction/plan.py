@@ -182,11 +182,10 @@ class Plan:
     def reasons_for(self, stage: Stage, *, excluded_kinds: Collection[ReasonKind] = ()) -> dict[Slice, Reason]:
         """The slices whose ``stage`` is due, with the reason, without those whose reason is one of
         ``excluded_kinds``."""
-        reasons = {slice_plan.slice_: slice_plan.reason_for(stage) for slice_plan in self.slice_plans}
         return {
-            slice_: reason
-            for slice_, reason in reasons.items()
-            if reason is not None and reason.kind not in excluded_kinds
+            slice_plan.slice_: reason
+            for slice_plan in self.slice_plans
+            if (reason := slice_plan.reason_for(stage)) is not None and reason.kind not in excluded_kinds
         }
 
 

@@ -20,15 +20,11 @@ from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, ListedObject, No
 from cc_pipeline.stores.opening import is_public, may_be_public
 from cc_pipeline.stores.tls import check_bundle, tls_context
 
-__all__ = ["HttpClient", "HttpStore", "Timeouts"]
-
 #: Seconds after which an idle connection is closed. Common Crawl's servers have refused an address for the number of
 #: its connections, and the idle connections of one process count together with another one's.
 IDLE_SECONDS: Final = 4.0
 _OK = 200
 _PARTIAL = 206
-
-
 #: The status by which a proxy asks for a name and a password.
 _PROXY_AUTHENTICATION: Final = 407
 

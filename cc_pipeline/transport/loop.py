@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import importlib
 import importlib.util
 import os
@@ -47,12 +46,9 @@ class LoopThread:
     def started(self) -> bool:
         return self._loop is not None
 
-    def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        return asyncio.run_coroutine_threadsafe(work, self.get())
-
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Returns the result of ``work``; an interruption of the waiting thread cancels it."""
-        future = self.submit(work)
+        future = asyncio.run_coroutine_threadsafe(work, self.get())
         try:
             return future.result()
         except BaseException:

@@ -56,6 +56,8 @@ ODD: dict[str, tuple[bytes, dict[str, object]]] = {
     "an old version": (SOUND.replace(b"WARC/1.0", b"WARC/0.17", 1), {"flags": ()}),
     "version 1.1": (SOUND.replace(b"WARC/1.0", b"WARC/1.1", 1), {"flags": ()}),
     "a newer version": (SOUND.replace(b"WARC/1.0", b"WARC/2.0", 1), {"flags": (flag.UNKNOWN_VERSION,)}),
+    "CR before": (b"\r\n\r\n" + SOUND, {"payload": BODY, "flags": (flag.BLANK_BEFORE,)}),
+    "LF before": (b"\n" + SOUND, {"payload": BODY, "flags": (flag.BLANK_BEFORE,)}),
     "folded fields": (SOUND.replace(IP, b"X-Folded: a\r\n\tb\r\n  c\r\n" + IP), {"flags": (flag.FOLDED,)}),
     "line ends without CR": (
         SOUND.replace(b"\r\n", b"\n", 8 + 2).replace(b"\r\n\r\n<html>", b"\r\n\r\n<html>"),

@@ -54,19 +54,17 @@ def sites(workspace: Workspace) -> set[str]:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("mode", ["views", "copy"])
 def test_a_restored_lake_is_published_again_though_its_versions_are_the_same(
-    reopened: Callable[..., Workspace], tmp_path: Path, mode: str
+    reopened: Callable[..., Workspace], tmp_path: Path
 ) -> None:
-    workspace = reopened(publish=mode)
-    publish(workspace)
+    workspace = reopened()
     backup = shutil.copytree(workspace.settings.home / "lake", tmp_path / "backup")
     extract(workspace, OTHER)
     publish(workspace)
     assert doctor(workspace)[0] == "ok"
     shutil.rmtree(workspace.settings.home / "lake")
     shutil.copytree(backup, workspace.settings.home / "lake")
-    restored = reopened(publish=mode)
+    restored = reopened()
     assert find_publication_lag(restored) is not None
     extract(restored, THIRD)
     with duckdb.connect(str(restored.settings.published_path), read_only=True) as connection:
@@ -87,24 +85,19 @@ def _half(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-HARMS = (Path.unlink, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"no database"), _half)
-
-
 @pytest.mark.process
-@pytest.mark.parametrize("mode", ["views", "copy"])
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_bytes(b"no database"), _half])
 def test_a_file_that_cannot_be_read_is_a_finding_and_the_next_publication_mends_it(
-    reopened: Callable[..., Workspace], mode: str
+    reopened: Callable[..., Workspace], harm: Callable[[Path], object]
 ) -> None:
-    workspace = reopened(publish=mode)
+    workspace = reopened(publish="copy")
+    publish(workspace)
+    harm(workspace.settings.published_path)
+    level, text = doctor(workspace)
+    assert (level, "cc.duckdb" in text) == ("bad", True)
+    assert publication_verdict(workspace).severity == "error"
     publish(workspace)
     assert doctor(workspace)[0] == "ok"
-    for harm in HARMS:
-        harm(workspace.settings.published_path)
-        level, text = doctor(workspace)
-        assert (level, "cc.duckdb" in text) == ("bad", True)
-        assert publication_verdict(workspace).severity == "error"
-        publish(workspace)
-        assert doctor(workspace)[0] == "ok"
 
 
 def test_a_view_whose_files_are_gone_is_a_finding(reopened: Callable[..., Workspace]) -> None:

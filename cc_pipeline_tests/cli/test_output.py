@@ -26,6 +26,7 @@ from cc_pipeline.checks import doctor
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.cli import output
 from cc_pipeline.cli.capture_output import capture_writer
+from cc_pipeline.cli.commands import lookup
 from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
 from cc_pipeline.defs.home_namespace import OWN_HOME
 from cc_pipeline.defs.instance import open_instance
@@ -112,6 +113,17 @@ def test_tables_fit_a_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> N
     assert first.startswith("ok   size           [b]bytes :x: of") and more
     assert all(line.startswith(" " * 20) and line[20] != " " for line in more)
     assert max(map(cell_len, [*text.splitlines(), *indented.get().splitlines()])) <= width
+
+
+def test_counts_of_a_hundred_crawls_fit_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    columns = ["crawl", "target", "pages", "captures", "files", "bytes", "requests to fetch", "to read"]
+    crawls = [f"CC-MAIN-{year}-{week:02}" for year in range(2024, 2013, -1) for week in range(50, 5, -5)]
+    lookup._show_counts(columns, [(crawl, "example.com", 7, 10, 1, 10**9, 3, 10**9) for crawl in crawls])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 24 and max(map(len, lines)) <= 80
+    assert lines[-1].split() == ["2014", "90", "9", str(9 * 10**9), "27", str(9 * 10**9)]
+    lookup._show_counts(columns, [(crawl, "example.com", 7, 10, 1, 2, 3, 4) for crawl in crawls[:9]])
+    assert capsys.readouterr().out.splitlines()[1].split() == [crawls[0], *"7 10 1 2 3 4".split()]
 
 
 @pytest.mark.xdist_group("cli")

@@ -83,6 +83,8 @@ def test_forms(url: str, key: str) -> None:
         (b"com.example/a:65535:http", "http://example.com:65535/a"),
         (b"com.example/a:65536:http", "http://example.com/a:65536"),
         (b"com.example/a:0:http", "http://example.com/a:0"),
+        (b"4.3.2.1/a:1:http", "http://1.2.3.4:1/a"),
+        (b"1234/:pass@www.example.com:http", "http://1234:pass@www.example.com/"),
         (b"1234/x/y:pass@www.example.com:http", "http://1234:pass@www.example.com/x/y"),
     ],
 )
@@ -103,7 +105,8 @@ def test_characters_that_no_text_has() -> None:
 def test_what_a_url_cannot_be_without() -> None:
     assert btree_key("example.com/x") == b"com.example/x:http"
     assert btree_key("http://example.com/x#part") == b"com.example/x:http"
-    assert b"\0" not in btree_key("http://example.com/\0")
+    assert btree_key("http://example.com/\0") == b"com.example/%00:http"
+    assert btree_key("HTTP:/example.com/a") == btree_key("http:example.com/a") == b"com.example/a:http"
     assert url_of_btree_key(b"a") == "http://a"
 
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl import matching as members
-from cc_pipeline.commoncrawl.matching import MemberIndex, PrefixIndex
+from cc_pipeline.commoncrawl.matching import MemberIndex, PrefixIndex, port_of
 from cc_pipeline.commoncrawl.target_text import parse_target
 
 TARGETS = [
@@ -45,6 +45,14 @@ def test_a_capture_is_of_each_target_that_it_matches() -> None:
     }  # fmt: skip
     for url in ("http://notexample.com/", "http://9.1.2.3.4/", "http://other.org/x", "mailto:someone@example.com"):
         assert of(url) == set() == of(url), "asked again it is remembered"
+
+
+@pytest.mark.parametrize(
+    ("written", "port"),
+    [("", 80), (":", 80), (":8080", 8080), (":00080", 80), (":000080", None), (":x", None), (":٣", None)],
+)
+def test_the_port_of_an_address(written: str, port: int | None) -> None:
+    assert port_of(f"http://a.com{written}/") == port
 
 
 def test_the_host_that_an_index_names_counts_for_the_one_in_the_address() -> None:
@@ -99,7 +107,7 @@ def test_it_says_what_each_target_says_by_itself(typed: list[str], urls: list[st
 )
 def test_prefixes_are_found_as_by_looking_at_each(prefixes: list[str], texts: list[str]) -> None:
     index = PrefixIndex({prefix: [number] for number, prefix in enumerate(prefixes)})
-    for text in texts:
+    for text in [*texts, *(f"{prefix}a" for prefix in prefixes)]:
         found = index.find_numbers(text)
         assert sorted(found) == [number for number, prefix in enumerate(prefixes) if text.startswith(prefix)]
 

@@ -106,6 +106,7 @@ def test_every_row_of_the_real_bucket(crawl: str) -> None:
         ("example.com/a", "com,example)/a"),
         ("dns:www.example.com", "dns:www.example.com"),
         ("mailto:foo@example.com", "mailto:foo@example.com"),
+        ("mailto:é%41#b", "mailto:%c3%a9%41#b"),
         ("warcinfo:x.warc.gz", "warcinfo:x.warc.gz"),
         ("http://example.com:port/", "com,example:port)/"),
         ("", "-"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import random
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -162,26 +163,31 @@ def test_merging_changes_no_membership(parts: list[KeyRange], key: bytes) -> Non
 
 
 KEYS = [b"", *(bytes(key) for length in (1, 2) for key in itertools.product(b"\0ab\xff", repeat=length))]
-SOME_KEY = st.sampled_from(KEYS)
-SOME_RANGES = st.lists(st.builds(KeyRange, SOME_KEY, SOME_KEY | st.none()), max_size=4)
 
 
-@given(SOME_RANGES, SOME_RANGES, st.tuples(SOME_KEY, SOME_KEY).map(sorted))
-def test_a_set_of_ranges_answers_as_its_keys(parts: list[KeyRange], others: list[KeyRange], block: list[bytes]) -> None:
-    low, high = block
-    ranges = range_set(parts)
-    assert range_set(ranges) is ranges and [*ranges] == [*merge_ranges(parts)]
-    for key in KEYS:
-        assert ranges.touches(key, key + b"\0") == any(key in part for part in parts)
+def some_ranges(rng: random.Random) -> list[KeyRange]:
+    return [KeyRange(rng.choice(KEYS), rng.choice([*KEYS, None])) for _ in range(rng.randrange(5))]
+
+
+def test_a_set_of_ranges_answers_as_its_keys() -> None:
+    rng = random.Random(7)
+    for _ in range(200):
+        parts, others = some_ranges(rng), some_ranges(rng)
+        low, high = sorted(rng.sample(KEYS, 2))
+        ranges = range_set(parts)
+        assert range_set(ranges) is ranges and [*ranges] == [*merge_ranges(parts)]
         common = common_ranges(parts, range_set(others))
-        assert any(key in each for each in common) == all(any(key in part for part in some) for some in (parts, others))
-    behind = [each for each in ranges if each.end is None or each.end > low]
-    assert [*ranges.near(low, high)] == [each for each in behind if each.start <= high]
-    assert [*ranges.near(low, None)] == behind
-    assert [*ranges.near(None, high)] == [each for each in ranges if each.start <= high]
-    assert ranges.meets(low, high) == any(each.start <= high for each in behind)
-    assert low == high or ranges.touches(low, high) == any(each.start < high for each in behind)
-    assert ranges.touches(low, None) == bool(behind)
+        for key in KEYS:
+            in_both = [any(key in part for part in some) for some in (parts, others)]
+            assert ranges.touches(key, key + b"\0") == in_both[0]
+            assert any(key in each for each in common) == all(in_both)
+        behind = [each for each in ranges if each.end is None or each.end > low]
+        assert [*ranges.near(low, high)] == [each for each in behind if each.start <= high]
+        assert [*ranges.near(low, None)] == behind
+        assert [*ranges.near(None, high)] == [each for each in ranges if each.start <= high]
+        assert ranges.meets(low, high) == any(each.start <= high for each in behind)
+        assert ranges.touches(low, high) == any(each.start < high for each in behind)
+        assert ranges.touches(low, None) == bool(behind)
 
 
 @given(st.binary(max_size=4), st.binary(max_size=5))

@@ -29,6 +29,19 @@ CASES = (
         "adbar/trafilatura#309", "headings in a list", f"<ol><li><h2>Part of it</h2>{_PROSE}</li></ol>", "Part of it"
     ),
     _kept(
+        "HTML 4.4.9",
+        "definitions",
+        "<dl><dt>Weir</dt><dd>A low dam across the river.</dd></dl>",
+        "Weir\nA low dam across",
+    ),
+    _kept("HTML 4.4.3", "code with its lines", "<pre>first = 1\n\n  second = 2\n</pre>", "first = 1\n\n  second = 2"),
+    _kept(
+        "HTML 4.5.10",
+        "ruby without its readings",
+        "<p>They write it <ruby>\u6f22<rt>kan</rt></ruby><ruby>\u5b57<rt>ji</rt></ruby>, and read it aloud.</p>",
+        "write it \u6f22\u5b57, and read",
+    ),
+    _kept(
         "goose3/goose3#17", "lists", "<ul><li>Empathy</li><li>Patience and time</li></ul>", "Empathy\nPatience and time"
     ),
     _kept(

@@ -50,9 +50,3 @@ def test_the_first_that_is_there_decides(name: str, rows: list[tuple[str, str]])
         behind = [part for part, _ in reversed(rows[at + 1 :]) if "ld+json" not in part]
         found = _page(*behind, rows[at][0])[name]
         assert str(found).removesuffix(" 00:00:00+00:00") == right, rows[at]
-
-
-def test_a_day_in_the_address_is_no_date_of_publication() -> None:
-    for markup, right in ((_DATES[0][0], "2024-01-01 00:00:00+00:00"), ("<p>One.", "None")):
-        page = Response(answer(markup), "https://www.example.com/2023/05/06/bridge")
-        assert str(observe(READERS["a stored member"](page))["published"]) == right

@@ -2,17 +2,13 @@
 
 The questions are generated here: every sequence of one and two bytes and the longer ones that an encoding has, bytes
 that follow no rule, and texts that end within a character. ``encoding_standard.json`` has digests of the answers that
-the package @exodus/bytes gave, an implementation with tables of its own. It is written again, in a folder where
-``npm install @exodus/bytes`` was done, by ``python -m cc_pipeline_tests.documents.encoding_standard FOLDER``.
+the package @exodus/bytes gave to them (``TextDecoder`` and ``percentEncodeAfterEncoding``), an implementation with
+tables of its own.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from pathlib import Path
@@ -110,58 +106,3 @@ def decoded_digests(name: str, decode: Decode) -> dict[str, str]:
 def link_digest(name: str, resolve: Resolve, *, beyond: bool) -> str:
     """The digest of the addresses that links have in a page of an encoding."""
     return _digest(resolve(address, name) for address in links(beyond=beyond))
-
-
-class _Exodus:
-    """The package @exodus/bytes in a process of node: a line of JSON for each question and answer."""
-
-    def __init__(self, folder: str) -> None:
-        self._node = subprocess.Popen(
-            ["node", "--input-type=module", "-e", _SCRIPT], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-
-    def _ask(self, *question: str) -> str:
-        assert self._node.stdin is not None and self._node.stdout is not None
-        self._node.stdin.write(json.dumps(question).encode() + b"\n")
-        self._node.stdin.flush()
-        return str(json.loads(self._node.stdout.readline()))
-
-    def decode(self, data: bytes, name: str) -> str:
-        return self._ask("decode", name, base64.b64encode(data).decode())
-
-    def resolve(self, address: str, name: str) -> str:
-        start, _, query = address.partition("?")
-        return f"{start}?{self._ask('query', name if not name.startswith('UTF-16') else 'UTF-8', query)}"
-
-
-#: The second question's last argument are what the URL Standard escapes in queries of special schemes.
-_SCRIPT = """
-import {createInterface} from 'node:readline'
-import {TextDecoder} from '@exodus/bytes/encoding.js'
-import {percentEncodeAfterEncoding} from '@exodus/bytes/whatwg.js'
-const answer = {
-  decode: (name, data) => new TextDecoder(name).decode(Buffer.from(data, 'base64')),
-  query: (name, text) => percentEncodeAfterEncoding(name, text, ' "#\\'<>'),
-}
-for await (const line of createInterface({input: process.stdin})) {
-  const [kind, name, data] = JSON.parse(line)
-  process.stdout.write(JSON.stringify(answer[kind](name, data)) + '\\n')
-}
-"""
-
-
-def write_digests(folder: str) -> None:
-    """Asks the package in a folder, and writes the digests of its answers."""
-    exodus = _Exodus(folder)
-    digests = {}
-    for name in ENCODINGS:
-        digests[name] = decoded_digests(name, exodus.decode)
-        digests[name] |= {
-            "links": link_digest(name, exodus.resolve, beyond=False),
-            "links_beyond": link_digest(name, exodus.resolve, beyond=True),
-        }
-    DIGESTS.write_text(json.dumps(digests, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    write_digests(sys.argv[1])

@@ -16,6 +16,7 @@ from cc_pipeline.documents.page import PageInput
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.records.pages import page_of
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
+from cc_pipeline_tests.documents.pages import page
 
 OF_002 = "crawl-002/2009/09/17/12/1253241189984_12.arc.gz"
 OF_2012 = "parse-output/segment/1341690165636/1341785606830_6.arc.gz"
@@ -23,18 +24,9 @@ OF_2012 = "parse-output/segment/1341690165636/1341785606830_6.arc.gz"
 MOMENTS = st.integers(1_199_145_600, 1_293_753_600).map(lambda seconds: datetime.fromtimestamp(seconds, UTC))
 
 
-def page(fetched: datetime | None, served: str | None, filename: str = OF_002) -> PageInput:
+def served_page(fetched: datetime | None, served: str | None, filename: str = OF_002) -> PageInput:
     headers = () if served is None else (("Server", "x"), ("Date", served))
-    return PageInput(
-        "CC-MAIN-2009-2010",
-        "warc",
-        "http://example.com/",
-        b"",
-        fetch_time=fetched,
-        warc_filename=filename,
-        http_status=200,
-        http_headers=headers,
-    )
+    return page(fetch_time=fetched, warc_filename=filename, headers=headers)
 
 
 @needs_corpus
@@ -77,13 +69,13 @@ def test_pacific_time_of_any_day_becomes_utc(moment: datetime, off: int) -> None
     # the archive's clock: the same moment on the west coast, read as UTC; a server's clock is off by some minutes
     local = moment.astimezone(ZoneInfo("America/Los_Angeles")).replace(tzinfo=UTC)
     served = format_datetime(moment + timedelta(seconds=off), usegmt=True)
-    assert correct_fetch_time(page(local, served)) == moment
-    assert correct_fetch_time(page(local, served, OF_2012)) is None
+    assert correct_fetch_time(served_page(local, served)) == moment
+    assert correct_fetch_time(served_page(local, served, OF_2012)) is None
 
 
 @given(MOMENTS, st.integers(-200_000, 200_000))
 def test_only_a_date_within_a_day_is_evidence(fetched: datetime, off: int) -> None:
-    found = correct_fetch_time(page(fetched, format_datetime(fetched + timedelta(seconds=off), usegmt=True)))
+    found = correct_fetch_time(served_page(fetched, format_datetime(fetched + timedelta(seconds=off), usegmt=True)))
     if abs(off) > 86_400:
         assert found is None
     else:
@@ -94,11 +86,11 @@ def test_only_a_date_within_a_day_is_evidence(fetched: datetime, off: int) -> No
 
 @pytest.mark.parametrize("served", [None, "", "yesterday", "0", "Thu, 01 Jan 1970 00:00:00 GMT"])
 def test_without_a_date_nothing_is_said(served: str | None) -> None:
-    assert correct_fetch_time(page(datetime(2009, 7, 4, tzinfo=UTC), served)) is None
-    assert correct_fetch_time(page(None, "Sat, 04 Jul 2009 18:38:31 GMT")) is None
+    assert correct_fetch_time(served_page(datetime(2009, 7, 4, tzinfo=UTC), served)) is None
+    assert correct_fetch_time(served_page(None, "Sat, 04 Jul 2009 18:38:31 GMT")) is None
 
 
 def test_a_time_beyond_the_last_year_is_not_known() -> None:
     """A page was lost with its text."""
     fetched = datetime(9999, 12, 31, 23, 20, tzinfo=UTC)
-    assert correct_fetch_time(page(fetched, "Fri, 31 Dec 9999 23:59:59 GMT")) is None
+    assert correct_fetch_time(served_page(fetched, "Fri, 31 Dec 9999 23:59:59 GMT")) is None

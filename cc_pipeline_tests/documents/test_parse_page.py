@@ -52,20 +52,6 @@ def test_html_row() -> None:
     assert parsed.keys["fetch_status"] == 200
 
 
-def test_links_resolve_against_the_base_element_in_document_order() -> None:
-    links = parse_page(page(HTML)).links
-    assert [(link.type, link.href, link.url) for link in links] == [
-        ("link", "/canonical", "https://www.example.com/canonical"),
-        ("script", "app.js", "https://www.example.com/elsewhere/app.js"),
-        ("a", "sub/x.html#f", "https://www.example.com/elsewhere/sub/x.html#f"),
-        ("img", "//cdn.example.net/i.png", "https://cdn.example.net/i.png"),
-    ]
-    anchor, image = links[2], links[3]
-    assert anchor.text == "a bold link"
-    assert anchor.attributes == {"rel": "nofollow", "data-k": "v"}
-    assert (image.host, image.domain) == ("cdn.example.net", "example.net")
-
-
 def test_text_row() -> None:
     text = parse_page(page(HTML)).text
     assert text is not None

@@ -39,24 +39,11 @@ TYPES: dict[str, tuple[str | None, ...]] = {
     ),
     "program": ("text/css", "application/javascript", "text/javascript", "application/x-httpd-php", "application/wasm"),
 }
-#: What a crawler's own detection (Apache Tika) says of a body, by its kind.
-DETECTED = {
-    "html": "text/html",
-    "xhtml": "application/xhtml+xml",
-    "rss": "application/rss+xml",
-    "atom": "application/atom+xml",
-    "sitemap": "application/xml",
-    "xml": "application/xml",
-    "json": "application/json",
-    "jsonfeed": "application/json",
-    "text": "text/plain",
-    "pdf": "application/pdf",
-    "png": "image/png",
-    "gif": "image/gif",
-    "jpeg": "image/jpeg",
-    "zip": "application/zip",
-    "empty": "application/octet-stream",
-}
+#: What a crawler's own detection (Apache Tika) may say of a body, rightly or not.
+_DETECTED = (
+    *("text/html", "application/xhtml+xml", "application/rss+xml", "application/atom+xml", "application/xml"),
+    *("application/json", "text/plain", "application/pdf", "image/png", "application/zip", "application/octet-stream"),
+)
 _MARKS = {"utf-8": b"\xef\xbb\xbf", "utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}
 _SYLLABLES = "ba co du fe gi ha jo ku le mi no pu ra se ti vo wu xa ye zi".split()
 
@@ -151,7 +138,7 @@ def generate_answer(chance: random.Random) -> Answer:
     if chance.random() < 0.05:
         body = gzip.compress(body, mtime=0)
         headers = [("Content-Encoding", "gzip")]
-    detected = chance.choice((None, None, DETECTED[kind], DETECTED[kind], "application/octet-stream", "text/plain"))
+    detected = chance.choice((*[None] * 5, *_DETECTED))
     return Answer(
         page(body, content_type, headers=headers, mime_detected=detected),
         kind,

@@ -89,16 +89,6 @@ def test_what_the_tree_located_stays_when_a_cdx_turns_out_to_be_there(years: Buc
     assert not plan_crawl(workspace, ARC, [SITE, OTHER]).plan.reasons_for(LOCATE)
 
 
-def test_a_set_that_both_located_asks_both_for_its_new_member(years: Bucket, tmp_path: Path) -> None:
-    workspace = workspace_of(years[0], tmp_path)
-    for members in (SITE, f"{SITE}, {OTHER}"):
-        workspace.register_targets([parse_target(f"set:press = {members}")])
-        locate_captures(workspace, ARC, ["set-press"])
-    found = note(workspace, "set-press")
-    assert found["located_by"] == UNION
-    assert found["captures"] == sum(len(years[1].captures_of(ARC, domain=domain)) for domain in (SITE, OTHER))
-
-
 def test_a_cdx_that_alone_is_refused_is_asked_for_once(years: Bucket, tmp_path: Path) -> None:
     """As by a bucket that has the tree, and says 403 for what it lacks."""
     with FaultServer(years[0], rules=[Rule("403", "*cluster.idx", times=None)]) as server:

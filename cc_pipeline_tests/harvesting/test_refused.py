@@ -1,4 +1,4 @@
-"""A source that goes on refusing, in a harvest and for the path list of a month: it is told and not called missing."""
+"""A source that goes on refusing, in a harvest and for a path list: it is told, and never called missing."""
 
 from __future__ import annotations
 

@@ -58,7 +58,6 @@ def shown(workspace: Workspace) -> dict[str, dict[str, int]]:
         ("captures", lose_rows, "views"),
         ("records", double_rows, "views"),
         ("records", lose_rows, "copy"),
-        ("page_text", lose_rows, "views"),
     ],
 )
 def test_a_slice_with_other_rows_than_committed_is_left_out_and_named_until_it_is_made_again(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from cc_pipeline.errors import DataKind
 from cc_pipeline.extraction import fetch, loss_policy
 from cc_pipeline.records import source_state
 from cc_pipeline.records.ask_counts import ASK_INTERVAL, ASKS_UNTIL_LOST, BAD_PLAN
@@ -39,13 +38,6 @@ def test_every_reason_has_one_row_that_says_what_the_code_does() -> None:
         assert int(tries) == handling.retry_now, name
         assert counts.startswith("no") is not handling.counts, name
         assert ("pause" in counts) is handling.pauses_host, name
-
-
-def test_kinds_of_bytes_are_on_the_page() -> None:
-    kinds = {kind.value for kind in DataKind}
-    of_records = {row[0].strip("`") for row in rows("Every kind, and what is done about it")}
-    of_files = {row[0].strip("`") for row in rows("What is wrong with bytes")}
-    assert of_files <= kinds <= of_files | of_records
 
 
 def test_the_figures_are_those_of_the_code() -> None:

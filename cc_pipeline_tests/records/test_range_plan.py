@@ -16,8 +16,10 @@ from cc_pipeline.records.range_plan import (
     FetchEstimate,
     PlannedRange,
     check_budget,
+    longer,
     plan_ranges,
     price_of,
+    price_of_all,
 )
 from cc_pipeline_tests.records.planned import captures_table
 
@@ -107,6 +109,8 @@ def test_the_price_is_that_of_the_plan(
     table = captures_table([row(*place) for place in places], CRAWL)
     bounds = Coalescing(gap, span)
     assert price_of(table, bounds) == price_ranges(plan_ranges(table, bounds), table)
+    assert price_of_all([]) == price_of(table.slice(0, 0)) == FetchEstimate(0, 0, 0, 0, 0)
+    assert FIRST_READ < longer(FIRST_READ) < longer(MAX_RECORD_BYTES) == MAX_RECORD_BYTES
 
 
 def test_the_gate_says_the_figure_and_how_to_allow_it() -> None:

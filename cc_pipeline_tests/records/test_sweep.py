@@ -235,6 +235,16 @@ def test_a_note_of_a_time_to_come_keeps_nothing_for_ever(place: Place, swept: Sw
     assert place.objects == {}
 
 
+def test_a_file_written_at_a_time_to_come_goes_as_its_note_says(
+    place: Place, storage: RecordStorage, swept: Sweep
+) -> None:
+    place.objects[file("a")] = (b"1", FUTURE)
+    note(storage, CRAWL, [file("a")], place.now)
+    assert swept() == 0
+    place.now += 7.1 * DAY
+    assert swept() == 1
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b'{"files": ["rec'])
 def test_an_empty_note_or_half_of_one_makes_no_file_older(place: Place, swept: Sweep, content: bytes) -> None:
     place.put(file("a"), b"1")

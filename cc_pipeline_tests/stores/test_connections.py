@@ -213,18 +213,13 @@ def test_connections_that_are_not_needed_any_more_end_while_others_are_used(monk
     assert asyncio.run(work()) == (4, 1, 4)
 
 
-def test_nothing_is_sent_again_on_a_connection_that_ended_while_idle() -> None:
+@pytest.mark.parametrize(("later", "kind"), [(None, b"connection_reset"), (9.0, b"timeout")])
+def test_a_used_connection_that_ends_or_is_silent_gets_no_request_twice(later: float | None, kind: bytes) -> None:
     # the budget would not count it: the transport is told, and asks again
-    answers, server = ask_in_turn(lambda connection, number: [HEAD + b"hello"] if number == 0 else [None], 6)
-    assert bodies(answers) == [b"hello", b"connection_reset"] * 3
-    assert (len(server.heads), server.connections) == (6, 3)
-
-
-def test_a_server_that_is_silent_on_a_used_connection_is_not_asked_twice() -> None:
-    # it has the request: sending it again on another connection would be one that nobody counts
-    answers, server = ask_in_turn(lambda connection, number: [HEAD + b"hello"] if number == 0 else [9.0], 2, QUICK)
-    assert bodies(answers) == [b"hello", b"timeout"]
-    assert (server.connections, len(server.heads)) == (1, 2)
+    timeouts = PATIENT if later is None else QUICK
+    answers, server = ask_in_turn(lambda connection, number: [later if number else HEAD + b"hello"], 2, timeouts)
+    assert bodies(answers) == [b"hello", kind]
+    assert (len(server.heads), server.connections) == (2, 1)
 
 
 def test_a_cancelled_request_leaves_no_answer_to_the_next() -> None:

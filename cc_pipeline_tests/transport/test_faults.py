@@ -31,6 +31,7 @@ from cc_pipeline_tests.faultbodies import error_xml
 SPAN = Span(100, 50)
 GOOD = {"content-range": "bytes 100-149/1000", "etag": '"a-15"'}
 BODY = bytes(50)
+THROTTLE_CODES = ("SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded")
 
 
 def kind(status: int, headers: dict[str, str], body: bytes, span: Span = SPAN, etag: str | None = None) -> FaultKind:
@@ -108,7 +109,9 @@ def test_weak_and_strong_etags_are_equal_and_none_shows_nothing() -> None:
         (401, {}, b"", FaultKind.UNAUTHORIZED),
         (403, {}, error_xml("SignatureDoesNotMatch"), FaultKind.UNAUTHORIZED),
         (400, {}, error_xml("ExpiredToken"), FaultKind.UNAUTHORIZED),
-        (400, {}, error_xml("ThrottlingException"), FaultKind.THROTTLED),
+        *((400, {}, error_xml(code), FaultKind.THROTTLED) for code in THROTTLE_CODES),
+        (200, {}, b"x" + error_xml("SlowDown"), FaultKind.WHOLE_OBJECT),
+        (300, {}, b"", FaultKind.REDIRECTED),
         (200, {}, b"<html>sign in", FaultKind.LOGIN_PAGE),
         (403, {}, error_xml("SlowDown"), FaultKind.THROTTLED),
         (404, {}, error_xml("NoSuchKey"), FaultKind.NOT_FOUND),
@@ -187,6 +190,11 @@ def test_a_range_is_taken_out_of_the_object_that_was_asked_for() -> None:
     assert judge(body=error_xml("SlowDown")) is FaultKind.ERROR_DOCUMENT
 
 
+def test_a_redirect_is_told_without_what_lets_somebody_in() -> None:
+    told = judge_status(302, {"location": "https://me:pw@cdn.example/x?Signature=s3cret"}, b"").detail
+    assert "cdn.example/x" in told and "pw" not in told and "s3cret" not in told
+
+
 def test_a_head_says_that_there_is_an_object() -> None:
     assert judge_head(Answer(200, {"etag": '"e"'}, b"")) == Verified(0, 0, '"e"')
     missing = judge_head(Answer(404, {}, b""))
@@ -206,6 +214,7 @@ def test_a_head_says_that_there_is_an_object() -> None:
         (401, {}, b"", False),
         (200, {}, error_xml("SlowDown"), True),
         (200, {}, error_xml("ServiceUnavailable"), True),
+        (200, {}, error_xml("InternalError"), True),
         (200, {}, error_xml("NoSuchKey"), False),
         (200, {}, b"<!DOCTYPE html>sign in", False),
     ],

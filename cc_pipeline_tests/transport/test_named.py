@@ -52,14 +52,11 @@ def test_ranges_of_all_places_come_under_the_names_they_were_asked_by(places: tu
     assert [named.read(file, 0, 4).data for file in files] == [wanted[file][:4] for file in files]
     assert all(named.head(file) for file in files)
     assert [named.url(file) for file in files[1:]] == files[1:]
-
-
-def test_faults_carry_the_name_too(places: tuple[NamedPlaces, list[str]]) -> None:
-    named, files = places
+    # faults carry the name too
     gone = [file.replace("a.warc", "none.warc") for file in files]
     outcomes = list(named.read_many(iter([ByteRange(file, 0, 3, tag=file) for file in gone])))
-    assert [(one.key, one.tag) for one in outcomes] == [(file, file) for file in gone]
-    assert all(isinstance(one, RangeFault) and one.kind is FaultKind.NOT_FOUND for one in outcomes)
+    assert [(outcome.key, outcome.tag) for outcome in outcomes] == [(file, file) for file in gone]
+    assert all(isinstance(outcome, RangeFault) and outcome.kind is FaultKind.NOT_FOUND for outcome in outcomes)
     assert not any(named.head(file) for file in gone)
     with pytest.raises(RangeFault) as raised:
         named.read(gone[1], 0, 3)

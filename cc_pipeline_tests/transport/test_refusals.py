@@ -177,6 +177,7 @@ def test_requests_in_flight_when_the_host_refused_are_no_news() -> None:
     state = refuses(EPOCH)
     assert state.refused(OTHER_HOST, refusal(EPOCH + 1, "f4", sent=EPOCH - 1))[0].pause_until == state.pause_until
     assert state.answered(EPOCH + 1, EPOCH - 1).is_refusing
+    assert HostState().is_calm and not state.is_calm and state.answered(EPOCH + 9, EPOCH + 8).is_calm
 
 
 def test_a_request_that_never_came_back_costs_one_pause() -> None:

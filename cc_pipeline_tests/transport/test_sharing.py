@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -22,7 +19,6 @@ from cc_pipeline.transport.source_client import SourceOptions
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.refusing_hosts import make_refuse
 
-SPAWN = multiprocessing.get_context("spawn")
 LIMITS = SourceLimits(rate=1_000.0, concurrency=4)
 
 
@@ -53,26 +49,6 @@ def test_a_slot_is_of_one_process_until_it_gives_it_back(tmp_path: Path) -> None
     one.close()
     assert other.take() == second
     other.close()
-
-
-def _hold(folder: Path, ready: Any) -> None:
-    Slots(folder, 1).take()
-    ready.set()
-    signal.pause()
-
-
-@pytest.mark.process
-def test_a_killed_process_frees_its_slots(tmp_path: Path) -> None:
-    ready = SPAWN.Event()
-    holder = SPAWN.Process(target=_hold, args=(tmp_path / "slots", ready))
-    holder.start()
-    assert ready.wait(60)
-    slots = Slots(tmp_path / "slots", 1)
-    assert slots.take() is None
-    os.kill(holder.pid or 0, signal.SIGKILL)
-    holder.join()
-    assert slots.take() == 0
-    slots.close()
 
 
 def test_a_request_waits_for_a_slot_and_an_idle_process_has_none(

@@ -58,7 +58,7 @@ def export(
     url: options.Address = "",
     guard_formulas: options.GuardFormulas = False,
 ) -> None:
-    r"""Export tables, queries or records of this home to a file (or folder) that needs neither home nor cc_pipeline.
+    """Export tables, queries or records of this home to a file (or folder) that needs neither home nor cc_pipeline.
 
     A failed export leaves no file. A README says where the rows came from (source, crawls with the digests of their
     indexes, selection, counts). The same is written as JSON, the outcome of each target as CSV, and a Croissant
@@ -76,8 +76,7 @@ def export(
 
       cc-pipeline export example.com --table page_html --out html.parquet
 
-      cc-pipeline export -t page_text --columns url,title \
-        --where "quality.words > 99" --out t.csv
+      cc-pipeline export -t page_text --where "fetch_status = 200" --out good.csv
 
       cc-pipeline export --query "SELECT url, title FROM page_text" --out some.csv
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -18,6 +19,7 @@ from cc_pipeline.api.lookups import (
     look_up_each_crawl,
     open_lookup,
     refuse_failed,
+    report_costs,
 )
 from cc_pipeline.api.user_input import check_format, read_targets
 from cc_pipeline.cli import options
@@ -29,6 +31,10 @@ from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+#: The most crawls that are shown in a line each.
+_MAX_CRAWL_LINES: Final = 15
+_YEAR: Final = re.compile(r"(?<!\d)\d{4}(?!\d)")
 
 
 def lookup(
@@ -123,8 +129,10 @@ def lookup(
                 remaining = None if remaining is None else remaining - part.num_rows
             sys.stdout.flush()
             if remaining == 0:
+                report_costs(question)
                 notice(f"stopped after {format_count(limit, 'capture')} (--limit); there may be more")
                 return
+        report_costs(question)
         if out is not None:
             # an incomplete file must not appear, and an empty one must replace none
             refuse_failed(question, failed)
@@ -201,14 +209,42 @@ def _print_counts(original_question: LookupRequest, output: str) -> None:
                 single_target.slug: table.num_rows for single_target, table in zip(single, tables, strict=True)
             }
 
-    # lines for programs appear as they are found
-    write_rows("what there is", columns, rows(), output)
+    if output == "table":
+        _show_counts(columns, [*rows()])
+    else:
+        # lines for programs appear as they are found
+        write_rows("what there is", columns, rows(), output)
+    report_costs(question)
     for note in describe_omitted_subsets(question.workspace, [*counts], single):
         warn(note)
     found_slugs = {slug for crawl_counts in counts.values() for slug, count in crawl_counts.items() if count}
     _suggest_targets(question, found_slugs)
     refuse_failed(question, failed)
     _refuse_unfound(question, [*counts], found_slugs)
+
+
+def _show_counts(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Shows counts in few lines and columns: a line a crawl, of many crawls a line a year. JSON and CSV have a line for
+    each crawl and all columns."""
+    crawl_count = len({row[0] for row in rows})
+    if crawl_count > _MAX_CRAWL_LINES:
+        # pages of several crawls are the same ones, so they cannot be added
+        columns = ("year", "target", *columns[3:])
+        rows = _sum_by_year(rows)
+        notice(f"{crawl_count:,} crawls by year; a line for each: --format csv")
+    if len({row[1] for row in rows}) == 1:
+        columns, rows = (columns[0], *columns[2:]), [(row[0], *row[2:]) for row in rows]
+    write_rows("what there is", columns, rows, "table")
+
+
+def _sum_by_year(rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+    """Adds the counts of a target in the crawls of a year, in the order of the rows."""
+    sums: dict[tuple[str, str], list[int]] = {}
+    for crawl, target, _, *counts in rows:
+        year = _YEAR.search(crawl)
+        group = sums.setdefault((crawl if year is None else year[0], target), [0] * len(counts))
+        group[:] = map(sum, zip(group, counts, strict=True))
+    return [(*group, *counts) for group, counts in sums.items()]
 
 
 def _suggest_targets(question: LookupRequest, found_slugs: Collection[str]) -> None:

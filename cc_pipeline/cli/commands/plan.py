@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from cc_pipeline.advice import advise
-from cc_pipeline.api.lookups import PLACE, LookupRequest, find_index_sources, look_up_captures, open_lookup
+from cc_pipeline.api.lookups import (
+    PLACE,
+    LookupRequest,
+    find_index_sources,
+    look_up_captures,
+    open_lookup,
+    report_costs,
+)
 from cc_pipeline.api.user_input import read_targets
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
@@ -180,6 +187,7 @@ def _estimate_fetch(unlocated_question: LookupRequest, crawl_plan: CrawlPlan) ->
     )
     if unlocated_question.targets:
         tables += [table.select(columns) for table in look_up_captures(unlocated_question, crawl, PLACE)]
+        report_costs(unlocated_question)
     return price_of(distinct_captures(pa.concat_tables(tables))) if tables else None
 
 

@@ -17,6 +17,8 @@ enum { BLOCK = 1, SKIPPED = 2, LEAF = 4, KIND = 8, LINK = 16, STRONG = 32, PRE =
 enum { IS_UNSEEN = 1, IS_FOREIGN = 2, IS_INERT = 4, IS_ASIDE = 8, IS_DRAWN = 16 };
 /* What a character is. */
 enum { COMMA = 1, END = 2, SIGN = 4, DIGIT = 8, UPPER = 16, SPACE = 32, CLOSING = 64 };
+/* The first five are counted: COMMAS to UPPERS of a block, each in twelve bits of a number for as many characters as that has room for. */
+enum { COUNTED = 5, COUNT_BITS = 12, MOST_AT_ONCE = (1 << COUNT_BITS) - 1 };
 /* Flags of a block. */
 enum { AFTER_BREAKS = 1, BEFORE_BREAKS = 2, CLOSED = 4, VERBATIM = 8 };
 enum { NOTHING, A_SPACE, A_BREAK };
@@ -35,6 +37,7 @@ static uint8_t number_of[TAGS];
 static uint32_t roles_of[TAGS], inside_of[TAGS], foreign_roles, byline, edits, beside;
 static Word words[MOST_WORDS], aria_roles[MOST_WORDS], tag_names[MOST_WORDS];
 static int word_count, aria_count, name_count, words_from[27], ready;
+static uint64_t counts_of[1 << COUNTED];
 static uint8_t ascii[128], space[256], maybe_space[256], in_host[256], in_url[256];
 /* Our names of tags by number, the attributes with links by name of a tag, and those of SVG's; Mark and Link. */
 static PyObject *tags, *link_keys, *svg_link_keys, *srcsets;
@@ -208,8 +211,9 @@ static int end_block(Walk *walk) {
     return 0;
 }
 
-/* Appends one character to the block, and opens one where none is. */
-static int put(Walk *walk, const Element *element, Text data, int size, int class) {
+/* Appends characters to the block, and opens one where none is: one, or some that are no white space. They are counted;
+   `class` is that of the last. */
+static int put(Walk *walk, const Element *element, Text data, size_t size, int32_t chars, uint64_t counts, int class) {
     int32_t *column = walk->block.column;
     if (!walk->open) {
         if (walk->blocks.used > 0) {
@@ -233,20 +237,16 @@ static int put(Walk *walk, const Element *element, Text data, int size, int clas
         walk->cut = 1;
         return 0;
     }
-    uint8_t *place = added(&walk->content, (size_t)size);
+    uint8_t *place = added(&walk->content, size);
     if (place == NULL) return -1;
-    memcpy(place, data, (size_t)size);
-    walk->chars++;
+    memcpy(place, data, size);
+    walk->chars += chars;
     walk->last = data[size - 1];
-    column[LINKED_CHARS] += element->link != 0;
-    column[STRONG_CHARS] += (element->state & STRONG) != 0;
+    if (element->link) column[LINKED_CHARS] += chars;
+    if (element->state & STRONG) column[STRONG_CHARS] += chars;
     if (!(class & SPACE)) {
         column[WORDS] += (walk->last_class & SPACE) != 0;
-        column[COMMAS] += (class & COMMA) != 0;
-        column[ENDS] += (class & END) != 0;
-        column[SIGNS] += (class & SIGN) != 0;
-        column[DIGITS] += (class & DIGIT) != 0;
-        column[UPPERS] += (class & UPPER) != 0;
+        for (int kind = 0; kind < COUNTED; kind++) column[COMMAS + kind] += (int32_t)(counts >> (kind * COUNT_BITS)) & MOST_AT_ONCE;
         if (element->link && element->link != walk->last_link) {
             column[LINKS]++;
             walk->last_link = element->link;
@@ -271,7 +271,7 @@ static int read_content(Walk *walk, const Element *element, Text data, size_t le
             size = decoded(from, length - at, &character);
             class = size ? class_of_wide(character) : 0;
             if (size == 0) {
-                if (put(walk, element, (Text) "\xef\xbf\xbd", 3, 0)) return -1;
+                if (put(walk, element, (Text) "\xef\xbf\xbd", 3, 1, 0, 0)) return -1;
                 at++;
                 continue;
             }
@@ -283,10 +283,20 @@ static int read_content(Walk *walk, const Element *element, Text data, size_t le
             if (walk->pending == NOTHING) walk->pending = A_SPACE;
             continue;
         } else if (walk->pending) {
-            if (walk->open && put(walk, element, (Text)(walk->pending == A_BREAK ? "\n" : " "), 1, SPACE)) return -1;
+            if (walk->open && put(walk, element, (Text)(walk->pending == A_BREAK ? "\n" : " "), 1, 1, 0, SPACE)) return -1;
             walk->pending = NOTHING;
         }
-        if (put(walk, element, from, size, class)) return -1;
+        uint64_t counts = counts_of[class & (SPACE - 1)];
+        int32_t chars = 1;
+        if (*from < 128 && !(class & SPACE)) { /* with what follows it, as far as there is surely room */
+            const int32_t room = walk->most_chars - walk->chars - 1, most = room < MOST_AT_ONCE ? room : MOST_AT_ONCE;
+            for (; chars < most && at < length && data[at] < 128 && !(ascii[data[at]] & SPACE); chars++) {
+                class = ascii[data[at++]];
+                counts += counts_of[class & (SPACE - 1)];
+            }
+            size = chars;
+        }
+        if (put(walk, element, from, (size_t)size, chars, counts, class)) return -1;
     }
     return 0;
 }
@@ -294,12 +304,12 @@ static int read_content(Walk *walk, const Element *element, Text data, size_t le
 /* Where a block begins or ends: within pre a line does. */
 static int boundary(Walk *walk, const Element *around) {
     if (!(around->state & PRE)) return end_block(walk);
-    if (walk->open && walk->last != '\n') return put(walk, around, (Text) "\n", 1, SPACE);
+    if (walk->open && walk->last != '\n') return put(walk, around, (Text) "\n", 1, 1, 0, SPACE);
     return 0;
 }
 
 static int line_break(Walk *walk, const Element *around) {
-    if (around->state & PRE) return walk->open ? put(walk, around, (Text) "\n", 1, SPACE) : 0;
+    if (around->state & PRE) return walk->open ? put(walk, around, (Text) "\n", 1, 1, 0, SPACE) : 0;
     if (!walk->open) return 0;
     if (walk->pending != A_BREAK) {
         walk->pending = A_BREAK;
@@ -1080,6 +1090,9 @@ static int prepare(void) {
             (character == '|') * SIGN | (character >= '0' && character <= '9') * DIGIT |
             (character >= 'A' && character <= 'Z') * UPPER | is_space * SPACE |
             (character != 0 && strchr(".!?\"')]:;", character) != NULL) * CLOSING);
+    }
+    for (int class = 0; class < 1 << COUNTED; class++) {
+        for (int kind = 0; kind < COUNTED; kind++) counts_of[class] |= (uint64_t)(class >> kind & 1) << (kind * COUNT_BITS);
     }
     empty = PyUnicode_FromString("");
     rel_name = PyUnicode_InternFromString("rel");

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import duckdb
 
-from cc_pipeline.advice import ANY, advise
+from cc_pipeline.advice import advise
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.commoncrawl.target_text import to_run
 from cc_pipeline.errors import UserInputError
@@ -177,27 +177,6 @@ def target_scope(
     # A domain that is no target has only captures of other targets.
     scope, domains = _target_scope(connection, slug) if target_rows else (_domain_scope(slug), [slug])
     return (target_rows[0] if target_rows else None), scope, domains
-
-
-def find_crawl_pair(
-    connection: duckdb.DuckDBPyConnection,
-    slug: str,
-    scope: sql.Scope,
-    crawl_pair: tuple[str, str] | None,
-    target_text: str = "",
-) -> tuple[str, str]:
-    """Returns ``crawl_pair``, or the last two crawls that have pages of the target. Raises ``UserInputError`` for a
-    crawl in which the target was not looked up, and if fewer than two crawls have pages."""
-    if crawl_pair is not None:
-        _check_located(connection, slug, scope, crawl_pair, target_text)
-        return crawl_pair
-    crawls = [row["crawl"] for row in _Queries(connection, {}).rows(sql.timeline(scope)) if row["pages"]]
-    if len(crawls) < 2:
-        raise UserInputError(
-            f"a comparison needs two crawls with pages of {target_text or slug}, and this home has "
-            f"{', '.join(crawls) or 'none'}. Run another: {advise('run', to_run(slug, target_text), crawl=ANY)}"
-        )
-    return crawls[-2], crawls[-1]
 
 
 def _check_located(

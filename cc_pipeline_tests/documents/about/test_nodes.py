@@ -83,10 +83,6 @@ def test_the_page_s_own_article_among_others(more: dict[str, Any]) -> None:
     assert facts([*TEASERS, own]) == facts(own) == OWN
 
 
-def test_an_article_with_the_page_s_address_is_preferred_to_one_without() -> None:
-    assert facts(article("One"), article("Own", url=URL), article("Two")) == OWN
-
-
 @pytest.mark.parametrize(
     "head", [f'<link rel="canonical" href="{OTHER}">', f'<meta property="og:url" content="{OTHER}">']
 )

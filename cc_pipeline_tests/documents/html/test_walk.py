@@ -205,6 +205,13 @@ def link(_: list[Mark]) -> Linking:
     return linking(browser_resolver("https://x.example/y"), 7)
 
 
+def test_a_word_of_thousands_of_characters_is_counted_alike() -> None:
+    root = LexborHTMLParser("<p>" + "1,A|x." * 900 + " y\u2026z!").root
+    assert root is not None
+    arguments = WalkLimits(1 << 22, 99, 99, 99, 99, 99, 99), WalkOptions(True, False, shortened, parse, link)
+    assert walk_compiled(root, *arguments) == walk_plainly(root, *arguments)
+
+
 @needs_corpus
 def test_the_same_of_real_pages() -> None:
     for _, markup, _ in gold_articles()[:8]:

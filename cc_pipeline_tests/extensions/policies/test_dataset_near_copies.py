@@ -56,3 +56,5 @@ def test_a_thousand_equal_texts_leave_one(tmp_path: Path) -> None:
     sketch = sketches_of(["one two three four five six seven eight nine ten"])
     dropped = near_duplicates([np.repeat(sketch, 1_000, axis=0)], 1.0, tmp_path)
     assert dropped.tolist() == [[number, 0] for number in range(1, 1_000)]
+    for count in (0, 1):
+        assert near_duplicates([sketch[:count]], 0.8, tmp_path).shape == (0, 2)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, Incomplete, UserInputError
-from cc_pipeline.extensions.spark.messages import Failed, Inbox, Outbox, Progress, RemoteError
+from cc_pipeline.extensions.spark.messages import Failed, Inbox, Outbox, RemoteError
 from cc_pipeline.extensions.spark.messages import error_as_json as as_json
 from cc_pipeline.extensions.spark.messages import error_from_json as from_json
 from cc_pipeline.extraction.failure_isolation import affects_all_targets
@@ -41,10 +41,6 @@ def test_partitions_that_share_a_report_share_it_there_too() -> None:
     assert found == mades
     assert found[0].reports["records"] is found[1].reports["records"]
     assert isinstance(found[0].reports["records"].notes, tuple)
-
-
-def test_progress() -> None:
-    assert told(("progress", "fetch", 1, None, "x")) == [Progress("fetch", 1, None, "x")]
 
 
 @pytest.mark.parametrize(

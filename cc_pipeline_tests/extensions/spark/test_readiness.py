@@ -189,8 +189,3 @@ def test_the_doctor_says_all_that_a_run_would_refuse(machine: Path) -> None:
     for finding in bad:
         assert finding.text in str(refused.value)
         assert finding.advice in str(refused.value)
-
-
-def test_the_doctor_says_how_jobs_are_started(machine: Path) -> None:
-    [found] = engine_findings(GOOD)
-    assert found.level == "ok" and "spark://h:7077, at most 2 workers" in found.text

@@ -13,9 +13,8 @@ import pytest
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import DataFault, IndexIncomplete
+from cc_pipeline.errors import DataFault
 from cc_pipeline.index.locator import LookupResult
-from cc_pipeline.index.lookup import IndexSources, look_up
 from cc_pipeline.index.zipnum.cluster import Cluster
 from cc_pipeline.index.zipnum.locator import ZipNumLocator, capture_of
 from cc_pipeline.progress import format_count
@@ -150,13 +149,6 @@ def test_a_member_that_cannot_be_read_is_a_named_gap(tmp_path: Path) -> None:
     assert found.gaps is not None
     assert found.gaps.summary == f"1 of 3 blocks of the URL index of {CRAWL} warc"
     assert f"cdx-00000.gz at byte {offset} (a member cannot be inflated" in found.gaps.file_summary
-    with Transport(str(tmp_path)) as transport:
-        targets = [parse_target("example.com")]
-        with pytest.raises(IndexIncomplete, match=f"1 of 3 blocks .* at byte {offset}") as lacking:
-            look_up(CRAWL, ["warc"], targets, IndexSources(transport))
-        assert "The columnar index may have" in str(lacking.value.advice)
-        answer = look_up(CRAWL, ["warc"], targets, IndexSources(transport, max_gaps=0.5))
-    assert answer.gaps == found.gaps
 
 
 @needs_corpus
