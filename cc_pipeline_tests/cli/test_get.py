@@ -12,7 +12,7 @@ import pytest
 from cc_pipeline.testing.mini_crawl import Capture
 from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
 from cc_pipeline_tests.faultserver import FaultServer
-from cc_pipeline_tests.world import announce, copy_of, rehome
+from cc_pipeline_tests.world import rehome
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -107,20 +107,6 @@ def test_where_the_nearest_crawl_lacks_the_page_it_says_so_and_takes_the_next(
     said = cli("get", truth.url, "--source", server.url, "--max-crawls", 1)
     assert (said.status, said.out) == (1, "")
     assert "--max-crawls 3" in said.err
-
-
-def test_an_announced_crawl_does_not_stop_the_search(cli: Cli, world: World, tmp_path: Path) -> None:
-    bucket = copy_of(world.bucket, tmp_path / "bucket")
-    announce(bucket)
-    [truth] = pages(world, NEW)[in_each(world)]
-    said = cli("get", truth.url, "--format", "json", "--source", bucket)
-    assert said.status == 0, said.err
-    assert json.loads(said.out)["crawl"] == NEW
-    announced = next(one["id"] for one in json.loads((bucket / "collinfo.json").read_text()) if one["id"] > NEW)
-    said = cli("get", truth.url, "--format", "json", "-c", "newest", "--source", bucket, "--out", tmp_path / "page.pdf")
-    assert (said.status, f"{announced}: the crawl is announced" in said.told) == (0, True)
-    assert json.loads((tmp_path / "page.pdf").read_text())["crawl"] == NEW
-    assert f"{tmp_path / 'page.pdf'}: a JSON object" in said.told
 
 
 def test_forms_of_a_page(cli: Cli, world: World, server: FaultServer, tmp_path: Path) -> None:

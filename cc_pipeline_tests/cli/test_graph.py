@@ -48,11 +48,3 @@ def test_repair_gives_every_row_group_bounds_and_look_ups_stay_the_same(cli: Cli
     assert said.status == 0, said.err
     assert sum(bare()) == 0
     assert look() == before
-
-
-def test_harvest_is_resumed_not_repeated(cli: Cli, world: World) -> None:
-    said = cli("index", "harvest", "-c", OLD, "--subset", "robotstxt", "--home", world.home)
-    assert said.status == 0, said.err
-    rows = [line.split() for line in said.out.splitlines() if line.startswith(OLD)]
-    assert {row[1] for row in rows} == {"warc", "robotstxt"}
-    assert all(row[2] == row[3] and row[4] == row[5] == "0" for row in rows)

@@ -144,10 +144,3 @@ def test_the_catalog_answers_queries_and_takes_no_orders(cli: Cli, world: World)
     assert said.status == 1
     assert "read-only" in said.err
     assert cli("sql", "--catalog", "SELEKT 1", "--home", world.home).status == 1
-
-
-def test_coverage_is_that_of_the_path_list(cli: Cli, world: World) -> None:
-    said = cli("sql", "--catalog", "FROM coverage", "--format", "csv", "--home", world.home)
-    lines = said.out.splitlines()
-    assert lines[0].startswith("crawl,subset,expected,harvested,failed,missing")
-    assert f"{NEW},warc,2,2,0,0," in said.out

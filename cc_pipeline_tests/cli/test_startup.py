@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -75,10 +74,3 @@ def test_help_and_a_wrong_value_are_told_before_anything_of_runs_and_pages_is_lo
     assert loaded_by(tmp_path, "run", "--help") & heavy == set()
     wrong = ("run", "-c", "CC-MAIN-2013-99", "example.org", "--source", world.bucket, "--home", world.home)
     assert loaded_by(tmp_path, *wrong, status=1) & (_RARE | _PAGES | {"dagster", "alembic"}) == set()
-
-
-def test_a_run_from_a_folder_loads_no_network_nor_what_only_the_ui_shows(world: World, tmp_path: Path) -> None:
-    home = shutil.copytree(world.home, tmp_path / "home")
-    loaded = loaded_by(tmp_path, "run", "-c", NEW, "example.org", "--source", world.bucket, "--home", home)
-    assert "dagster" in loaded
-    assert loaded & _RUN == set()
