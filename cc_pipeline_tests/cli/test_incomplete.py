@@ -1,7 +1,9 @@
-"""What a source does not give, as a person at the command line meets it: a status, a figure, and what to do."""
+"""What a source or an index does not give, as a person at the command line meets it: a status, a figure, what to do,
+and how it comes back."""
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -98,3 +100,45 @@ def test_pending_captures_are_a_line_and_an_error_above_the_limit(
     assert said.status == 0, said.err
     line = rf"{gone} captures of {len(mine)} \([\d.]+ %\) pending, asked 1 of 3 times, next after \d{{4}}-\d\d-\d\d"
     assert re.search(line, said.out), said.out
+
+
+def published(world: World, sql: str) -> list[tuple[object, ...]]:
+    with duckdb.connect(str(world.home / "cc.duckdb"), read_only=True) as connection:
+        return connection.execute(sql).fetchall()
+
+
+@pytest.mark.process
+@pytest.mark.xdist_group("cli")
+def test_refetch_brings_back_what_was_lost_and_parses_it(cli: Cli, world: World) -> None:
+    title = (
+        "SELECT content.title FROM page_metadata WHERE warc_filename = "
+        f"'{world.damaged.warc_filename}' AND warc_record_offset = {world.damaged.warc_record_offset}"
+    )
+    assert published(world, "SELECT count(*) FROM quarantine") == [(1,)]
+    assert published(world, title) in ([], [(None,)])
+    said = cli("run", "--refetch", "-c", NEW, "example.com", "--home", world.home)
+    assert said.status == 0, said.err
+    captures = len(world.truth.captures_of(NEW, subset="warc", domain="example.com"))
+    wanted = [NEW, "example.com", captures - 1, captures, 0, 0, 1, 0]
+    assert said.out.splitlines()[-1].split() == [str(value) for value in wanted]
+    assert published(world, "SELECT count(*) FROM ledger WHERE outcome <> 'fetched'") == [(0,)]
+    assert published(world, title) == [(world.damaged.title,)]
+
+
+@pytest.mark.process
+@pytest.mark.xdist_group("cli")
+def test_repair_gives_every_row_group_bounds_and_look_ups_stay_the_same(cli: Cli, world: World) -> None:
+    def look() -> set[str]:
+        arguments = ("--index", "parquet", "--format", "csv", "--columns", "url,warc_record_offset")
+        return set(cli("lookup", "example.com", "-c", OLD, *arguments, "--home", world.home).out.splitlines())
+
+    def bare() -> list[int]:
+        said = cli("sql", "--catalog", f"FROM coverage WHERE crawl = '{OLD}'", "--format", "json", "--home", world.home)
+        return [json.loads(line)["without_statistics"] for line in said.out.splitlines()]
+
+    before = look()
+    assert sum(bare()) > 0
+    said = cli("index", "repair", "-c", OLD, "--home", world.home)
+    assert said.status == 0, said.err
+    assert sum(bare()) == 0
+    assert look() == before

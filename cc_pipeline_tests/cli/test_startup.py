@@ -30,7 +30,6 @@ _TABLES = {"numpy", "pyarrow", "deltalake", "pyarrow.dataset"}
 
 _QUERY = _RARE | _REMOTE | _RUNS | _PAGES | _TABLES
 _LOOK_UP = _QUERY - _TABLES
-_RUN = _RARE | _REMOTE
 
 _SCRIPT = """
 import sys
