@@ -106,7 +106,7 @@ NOT_FOLLOWED = {
     "lake/published_file.py": "targets and homes of the reader's own",
     "lake/target_definitions.py": "a target that was removed meanwhile; a FILE of the reader's own",
     "named_captures/reading.py": "columns of the reader's own",
-    "records/range_plan.py": "options of the same call: followed in test_output.py",
+    "records/range_plan.py": "options of the same call",
     "transport/faults.py": "a source that refuses",
     "workspace/claim.py": "a source that has moved: followed in test_home_settings.py",
     "workspace/crawl_list.py": "a crawl of the reader's own",

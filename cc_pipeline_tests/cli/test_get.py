@@ -12,7 +12,7 @@ import pytest
 from cc_pipeline.testing.mini_crawl import Capture
 from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
 from cc_pipeline_tests.faultserver import FaultServer
-from cc_pipeline_tests.world import rehome
+from cc_pipeline_tests.world import copy_of, rehome, replace_file
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -126,3 +126,15 @@ def test_forms_of_a_page(cli: Cli, world: World, server: FaultServer, tmp_path: 
     for name, content in (("p.md", "Markdown"), ("p.TXT", "its text"), ("p.warc.gz", "WARC record"), ("p", "the page")):
         written = cli(*asked, "--out", tmp_path / name)
         assert (written.status, content in written.told) == (0, True), written.err
+
+
+def test_a_damaged_record_is_not_given(cli: Cli, world: World, tmp_path: Path) -> None:
+    bucket = copy_of(world.bucket, tmp_path / "bucket")
+    [truth] = pages(world, NEW)[in_each(world)]
+    damaged = bytearray((bucket / truth.warc_filename).read_bytes())
+    damaged[truth.warc_record_offset + truth.warc_record_length // 2] ^= 0x55
+    replace_file(bucket / truth.warc_filename, bytes(damaged))
+    said = cli("get", truth.url, "--format", "json", "--source", bucket)
+    assert said.status == 0, said.err
+    assert json.loads(said.out)["crawl"] == OLD
+    assert f"{NEW}: the capture at" in said.err
