@@ -111,7 +111,8 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
     assert "so this home does not keep them: exmaple.com\n" in first.out
     assert "captures of 2 of 3 members of set-duo: no-such.net; nothing-here.org.\n" in first.out
     assert "crawldiagnostics and robotstxt were not requested" in " ".join(first.shown.split())
-    here = [c for domain in ("example.com", "example.org") for c in world.truth.captures_of(NEW, "warc", domain)]
+    sites = ("example.com", "example.org")
+    here = [c for site in sites for c in world.truth.captures_of(NEW, subset="warc", domain=site)]
     assert f"1 of {len(here):,} captures" in first.shown, "a capture of several targets counts once"
     assert "page_text" not in first.out
     with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as published:
