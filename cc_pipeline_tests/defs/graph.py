@@ -57,15 +57,6 @@ def listed(run_config: Mapping[str, Any]) -> list[str]:
     return read_listed_keys(dg.DagsterRun(EXTRACT, run_config=dict(run_config)), OWN_HOME)
 
 
-def listed_run(
-    keys: Iterable[str],
-    tags: Mapping[str, str] | None = None,
-    status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED,
-) -> dg.DagsterRun:
-    """A run of ``extract_targets`` over partitions, as the instance keeps it."""
-    return dg.DagsterRun(EXTRACT, run_config=listed_config(OWN_HOME, keys), tags=dict(tags or {}), status=status)
-
-
 @cache
 def definitions() -> dg.Definitions:
     """The code location, loaded once."""

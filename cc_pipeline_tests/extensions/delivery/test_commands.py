@@ -18,19 +18,6 @@ from cc_pipeline_tests.faultserver import FaultServer
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("cli published")]
 
 
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
-        (1, ("--to", "x", "--convert", "zip")),
-        (1, ("--to", "https://example.com/x")),
-        (2, ()),
-    ],
-)
-def test_a_mistake_is_said(cli: Cli, world: World, status: int, words: tuple[str, ...]) -> None:
-    said = cli("delivery", "copy", SITE, "-c", NEW, *words, "--home", world.home)
-    assert (said.status, said.out) == (status, "") and "Traceback" not in said.err
-
-
 def test_nothing_is_delivered_over_holes(cli: Cli, world: World, tmp_path: Path) -> None:
     with FaultServer(world.bucket, rules=(HOLE, NO_ZIPNUM)) as server:
         place = ("-c", NEW, "--source", server.url, "--home", tmp_path / "home")
