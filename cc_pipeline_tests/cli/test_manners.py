@@ -94,7 +94,7 @@ def test_a_mistake_is_one_line_and_status_1(cli: Cli, world: World, arguments: t
     assert said.status == 1
     assert said.err.startswith("error: ")
     assert "Traceback" not in said.err
-    assert len(said.err.splitlines()) <= 4
+    assert len(said.err.splitlines()) <= 6
     assert said.out == ""
 
 

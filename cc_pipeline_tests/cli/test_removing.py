@@ -21,6 +21,7 @@ from cc_pipeline.defs.home_namespace import WORKSPACE
 from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.stage_runner import StageRunner
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.maintenance import purge as maintenance_purge
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, Said, World
@@ -213,6 +214,33 @@ def test_the_job_says_what_would_go_and_does_that_when_told(
     shown = cli("targets", "remove", "example.com", "--purge", "--dry-run", "--home", home)
     assert execute(dry_run=False, plan=plan_of(shown)).success
     assert not is_here()
+
+
+def test_a_killed_purge_has_hidden_all_and_goes_on_without_a_digest(
+    home: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove = ("targets", "remove", "example.com", "--purge")
+    plan = plan_of(cli(*remove, "--dry-run", "--home", home))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(maintenance_purge, "finish_purges", killed)
+        assert cli(*remove, "--plan", plan, "--home", home).status != 0
+    assert "rows of purged targets are hidden, and not deleted yet" in cli("doctor", "--home", home).shown
+    done = cli(*remove, "--yes", "--now", "--home", home)
+    assert (done.status, "its rows and bytes are deleted" in done.out) == (0, True), done.err
+    assert "purged targets" not in cli("doctor", "--home", home).shown
+
+
+def test_a_purge_needs_no_instance_from_before(home: Path, cli: Cli) -> None:
+    shutil.rmtree(home / "dagster")
+    done = purge(cli, "example.com", home, "--now")
+    assert done.status == 0, done.err
+    assert "purged: example.com; its rows and bytes are deleted" in done.out
+    with open_workspace(load_settings({}, home=str(home))) as workspace:
+        assert workspace.lake.read("records", {"target": "example.com"}).num_rows == 0
 
 
 def test_keys_that_mean_nothing_are_cleaned_away(home: Path, cli: Cli, instance: dg.DagsterInstance) -> None:
