@@ -178,6 +178,17 @@ def test_records_of_files_of_ones_own_are_no_proof_of_the_source(
     assert (home.note()["pending"], home.note()["asks"]) == (len(mine), 0)
 
 
+def test_a_good_record_proves_a_source_for_a_day_and_asks_prolong_nothing(
+    home: Home, server: FaultServer, mine: list[Capture]
+) -> None:
+    home.run(OTHER)
+    server.set_rules(archives("404"))
+    for asks in (1, 2, 2):
+        home.run(max_lost=1.0)
+        assert (home.note()["pending"], home.note()["asks"]) == (len(mine), asks)
+        home.wait(20)
+
+
 def test_a_damaged_note_of_the_last_good_record_is_none(home: Home, server: FaultServer, mine: list[Capture]) -> None:
     home.run(OTHER)
     server.set_rules([Rule("404", times=None, key=f"*{mine[0].warc_filename}")])
