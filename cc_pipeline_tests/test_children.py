@@ -250,6 +250,7 @@ def refuse(*_):
 resource.setrlimit = refuse
 from cc_pipeline.documents.batch.serve import bound
 bound(resource.RLIMIT_DATA, 1 << 40)
+from cc_pipeline.processes import usable_cores
 assert usable_cores() == os.cpu_count()
 from cc_pipeline.documents.batch.pool import parse_batches
 from cc_pipeline.documents.page import PageInput, ParseOptions

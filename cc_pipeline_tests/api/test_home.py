@@ -191,7 +191,7 @@ def test_an_export_has_the_rows_of_the_table_and_names_its_files(used: Home, tmp
         ("export", "x.xlsx", {}, "no export format follows"),
         ("export", "x.csv", {"format": "xml"}, "'xml'; choose one of"),
         ("export", "x.csv", {"tables": "nothing"}, "'nothing' is not published"),
-        ("export", "x.csv", {"tables": "captures", "query": "SELECT 1"}, "choose one of"),
+        ("export", "x.csv", {"tables": "captures", "query": "SELECT 1"}, "exclude each other"),
         ("export", "x.csv", {"query": "SELECT 1", "targets": SITE}, "filter with WHERE"),
         ("export", "x", {"format": "wacz"}, "name some"),
         ("export", "x.csv", {"targets": "exmaple.com"}, "did you mean example.com"),

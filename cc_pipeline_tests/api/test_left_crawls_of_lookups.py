@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from cc_pipeline.api.facade import translate_for_python
 from cc_pipeline.api.lookups import NoIndex, look_up_each_crawl
 from cc_pipeline.errors import EnvironmentFault
 
@@ -31,10 +30,3 @@ def test_the_advice_of_a_crawl_that_failed_is_shown(capsys: pytest.CaptureFixtur
     assert [crawl for crawl, _ in look_up_each_crawl(CRAWLS, look_up, failed)] == [CRAWLS[1]]
     assert failed == [CRAWLS[0]]
     assert "could not be searched: the index has not been harvested. Harvest it once" in capsys.readouterr().err
-
-
-def test_a_flag_without_a_keyword_is_not_advised_in_python() -> None:
-    text = (
-        "Harvest the index once: cc-pipeline index harvest --crawl CC-MAIN-2024-22   (or add --harvest to this command)"
-    )
-    assert translate_for_python(text) == "Harvest the index once: cc-pipeline index harvest --crawl CC-MAIN-2024-22"

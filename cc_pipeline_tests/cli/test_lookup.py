@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -46,42 +45,6 @@ def test_every_index_gives_the_captures_as_json_lines(cli: Cli, world: World, cr
     assert places(rows) == expected(truth)
     assert {row["target"] for row in rows} == {"example.com"}
     assert f"{crawl}: {len(truth)} captures" in said.err
-
-
-def test_csv_has_the_columns_asked_for_and_nothing_else(cli: Cli, world: World) -> None:
-    said = cli(
-        "lookup",
-        "example.com",
-        "-c",
-        NEW,
-        "--format",
-        "csv",
-        "--columns",
-        "url,fetch_time,domain",
-        "--home",
-        world.home,
-    )
-    rows = list(csv.DictReader(io.StringIO(said.out)))
-    truth = world.truth.captures_of(NEW, subset="warc", domain="example.com")
-    assert sorted((row["url"], row["fetch_time"]) for row in rows) == sorted(
-        (c.url, c.fetch_time.strftime("%Y-%m-%dT%H:%M:%SZ")) for c in truth
-    )
-    assert {tuple(row) for row in rows} == {("url", "fetch_time", "domain")}
-    assert {row["domain"] for row in rows} == {"example.com"}
-
-
-def test_few_columns_read_fewer_bytes_and_find_the_same(cli: Cli, world: World) -> None:
-    arguments = ("lookup", "example.com", "-c", OLD, "--index", "parquet", "--format", "csv", "--home", world.home)
-    whole, part = cli(*arguments), cli(*arguments, "--columns", "url")
-    assert len(part.out.splitlines()) == len(list(csv.reader(io.StringIO(whole.out))))
-    assert kilobytes(part.err) < kilobytes(whole.err)
-
-
-def kilobytes(err: str) -> float:
-    found = re.search(r"captures found with [0-9,]+ requests, ([0-9.]+) ([KM]?B) read, in ", err)
-    assert found is not None, err
-    number, unit = found.groups()
-    return float(number) * {"B": 0.001, "KB": 1.0, "MB": 1000.0}[unit]
 
 
 def test_a_parquet_file_is_named_by_its_suffix_and_whole(cli: Cli, world: World, tmp_path: Path) -> None:
@@ -126,20 +89,6 @@ def test_filters_are_applied_and_what_an_index_cannot_say_is_told(cli: Cli, worl
     ]
     assert places(rows) == expected(tuple(truth))
     assert "the index cannot decide whether" in cli(*arguments, "-c", ARC).err
-
-
-def test_an_index_that_is_not_harvested_is_named_with_the_command(cli: Cli, world: World, tmp_path: Path) -> None:
-    place = ("--source", world.bucket, "--home", tmp_path)
-    said = cli("lookup", "example.com", "-c", NEW, "--index", "parquet", *place)
-    assert said.status == 1
-    assert f"cc-pipeline index harvest --crawl {NEW}" in said.told
-    # ZipNum needs no harvest
-    said = cli("lookup", "example.com", "-c", NEW, "--format", "json", *place)
-    assert len(said.out.splitlines()) == len(world.truth.captures_of(NEW, subset="warc", domain="example.com"))
-    said = cli("lookup", "example.com", "-c", NEW, "--index", "parquet", "--harvest", "--format", "json", *place)
-    assert said.status == 0, said.err
-    assert "index: parquet" in said.err
-    assert all(json.loads(line)["located_by"] == "parquet" for line in said.out.splitlines())
 
 
 def _planned(said: Said) -> list[dict[str, Any]]:
@@ -233,27 +182,10 @@ def test_years_of_crawls_are_counted_and_one_that_cannot_be_read_does_not_hide_t
     asked = ("lookup", "example.com", "-c", "all", "--index", "auto", "--source", bucket, "--home", tmp_path / "home")
     said = cli(*asked, "--format", "csv", "--columns", "crawl,url")
     assert said.status == 3
-    assert f"Search them again: -c {OLD}" in said.told
+    assert f"Search them again: --crawl {OLD}" in said.told
     assert {row["crawl"] for row in csv.DictReader(io.StringIO(said.out))} == {NEW, ARC}
     assert cli(*asked, "--out", out).status == 3
     assert not out.exists()
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("lookup", "captures:typo", "-c", NEW),
-        ("lookup", "captures:typo where status=200", "-c", NEW, "--count"),
-        ("plan", "captures:typo", "-c", NEW),
-        ("export", "captures:typo", "--out", "typo.duckdb"),
-        ("targets", "add", "captures:typo"),
-        ("targets", "block", "captures:typo"),
-    ],
-    ids=lambda words: " ".join(words[:2]),
-)
-def test_a_name_without_added_captures_is_refused(cli: Cli, rich: Path, words: tuple[str, ...]) -> None:
-    said = cli(*words, "--home", rich)
-    assert said.status == 1 and "this home has no captures named 'typo'; add them:" in said.told, said
 
 
 @pytest.mark.parametrize(
@@ -274,6 +206,7 @@ def test_a_name_without_added_captures_is_refused(cli: Cli, rich: Path, words: t
         ("index build -c CC-MAIN-2099-01", "'CC-MAIN-2099-01' is not a crawl of"),
         ("files add missing.warc.gz --kind warc", "is neither a file on this machine nor one of"),
         ("targets add captures:typo", "no captures named 'typo'"),
+        ("targets block captures:typo", "no captures named 'typo'"),
     ],
 )
 def test_a_refused_command_makes_no_home(

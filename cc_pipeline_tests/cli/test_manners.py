@@ -13,8 +13,10 @@ import pytest
 from click import Context
 from typer.main import get_command
 
+from cc_pipeline.api.home import Home
 from cc_pipeline.cli.app import app
 from cc_pipeline.extension import extensions
+from cc_pipeline_tests import commands_page
 from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli, World, split_source
 
 pytestmark = pytest.mark.xdist_group("cli homes")
@@ -22,7 +24,6 @@ pytestmark = pytest.mark.xdist_group("cli homes")
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 WHOLE = get_command(app)
 NEEDS_EXAMPLES = ("plan", "lookup", "doctor",
-                  "catalog coverage",
                   "index harvest", "index build", "index repair")  # fmt: skip
 
 
@@ -55,17 +56,21 @@ def test_what_needs_examples_is_there() -> None:
     assert {*NEEDS_EXAMPLES} <= {" ".join(command) for command in commands()}
 
 
-@pytest.mark.parametrize("command", commands(), ids=" ".join)
-def test_the_docs_name_every_command(command: tuple[str, ...]) -> None:
-    pages = PAGES_OF_EXTENSIONS if command[0] in OF_EXTENSIONS else [DOCS]
-    assert f"cc-pipeline {' '.join(command)}" in "".join(page.read_text("utf-8") for page in pages)
+def test_the_docs_have_every_command_and_every_method() -> None:
+    page, text = commands_page.PAGE, commands_page.PAGE.read_text("utf-8")
+    assert commands_page.page_of(text) == text, f"{page.name}: make docs writes it"
+    methods = {name for name in vars(Home) if not name.startswith("_")}
+    assert {*re.findall(r"`home\.(\w+)`", text)} >= methods
+    extension_texts = "".join(path.read_text("utf-8") for path in PAGES_OF_EXTENSIONS)
+    added = [" ".join(command) for command in commands() if command[0] in OF_EXTENSIONS]
+    assert [name for name in added if f"cc-pipeline {name}" not in extension_texts] == []
 
 
 #: Commands that extensions hand in, and the pages that tell of them.
 OF_EXTENSIONS = {name for extension in extensions() for name in extension.commands()}
 PAGES_OF_EXTENSIONS = sorted((DOCS.parent / "extensions").glob("*.md"))
 #: Groups whose commands belong to a feature; all other commands are the core.
-FEATURES = {"index", "catalog", "files", "automation"} | OF_EXTENSIONS
+FEATURES = {"index", "files", "automation"} | OF_EXTENSIONS
 #: Options that go with what is asked, whatever the command.
 SHARED = {"--home", "--source", "--crawl", "--guard-formulas", "--help"}
 
@@ -74,7 +79,7 @@ def test_the_core_is_small_and_begins_with_the_everyday_commands() -> None:
     names = WHOLE.list_commands(Context(WHOLE))
     everyday = ["run", "plan", "lookup", "get", "sql", "export", "targets", "doctor", "ui"]
     assert [name for name in names if name in everyday] == everyday
-    assert {*names} >= {"index", "catalog", "files", "automation"}
+    assert {*names} >= {"index", "files", "automation"}
     assert names.index("ui") < names.index("crawls") < names.index("index"), "panels stand in their order"
     assert len([command for command in commands() if command[0] not in FEATURES]) <= 20
 
@@ -129,7 +134,7 @@ def test_a_mistake_is_one_line_and_status_1(cli: Cli, world: World, arguments: t
 @pytest.mark.parametrize(
     "arguments",
     [("lookup",), ("lookup", "example.com"), ("nonsense",),
-     ("catalog", "nonsense"),
+     ("index", "nonsense"),
      ("lookup", "x.com", "-c", NEW, "--limit", "many")],
     ids=" ".join,
 )  # fmt: skip

@@ -61,19 +61,6 @@ def test_a_list_of_crawls_on_a_host_of_its_own_is_one_place_more(
     assert [hit.key for hit in lists.hits] == ["collinfo.json"]
 
 
-def test_figures_of_a_stage_are_its_own_though_the_transport_is_everybodys(bucket: Bucket, tmp_path: Path) -> None:
-    with FaultServer(bucket[0]) as server:
-        workspace = workspace_of(server.url, tmp_path)
-        first = harvest(workspace)
-        asked = len(server.hits)
-        _, fetched, _ = extract(workspace, "example.com")
-        sent = [hit for hit in server.hits[asked:] if hit.key.endswith(".warc.gz")]
-        again = harvest(workspace)
-    assert first.requests == sum(hit.key.endswith(".parquet") for hit in server.hits[:asked])
-    assert fetched.requests == len(sent)
-    assert (again.requests, again.bytes) == (0, 0)
-
-
 def test_a_command_leaves_the_environment_as_it_was(cli: Cli, world: World) -> None:
     before = dict(os.environ)
     said = cli("lookup", "example.com", "-c", NEW, "--index", "parquet", "--home", world.home)

@@ -88,7 +88,7 @@ def test_a_table_in_a_pipe_is_plain_text_with_all_columns(capsys: pytest.Capture
     assert capsys.readouterr().out == "name     last  next\nhistory        12:00\n"
 
 
-@pytest.mark.parametrize("command", ["crawls", "settings", "targets list", "catalog coverage", "automation status"])
+@pytest.mark.parametrize("command", ["crawls", "settings", "targets list", "automation status"])
 def test_commands_write_nothing_but_rows_for_programs(cli: Cli, world: World, tmp_path: Path, command: str) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
     assert cli("targets", "add", "host:www.example.net", "--home", home).status == 0

@@ -32,23 +32,6 @@ def read(folder: Path, cache: Path) -> dict[str, Any]:
     return found
 
 
-def test_a_list_of_targets_is_told_of_by_what_it_names(cli: Cli, rich: Path, tmp_path: Path) -> None:
-    listed = tmp_path / "sites.txt"
-    listed.write_text("example.com\n", "utf-8")
-    for command, *out in (
-        ("export", "--out", tmp_path / "pages.csv", "-t", "page_text"),
-        ("export", "--format", "parquet", "--out", tmp_path / "tables"),
-    ):
-        said = cli(command, f"@{listed}", *out, "--home", rich)
-        assert said.status == 0, said.err
-    papers = [*tmp_path.rglob("*provenance.json")]
-    assert len(papers) == 2
-    for path in papers:
-        assert "targets: example.com" in json.loads(path.read_text("utf-8"))["asked"]
-    for path in tmp_path.rglob("*"):
-        assert path.is_dir() or str(tmp_path).encode() not in path.read_bytes(), path
-
-
 @pytest.mark.process
 def test_each_table_of_an_export_is_a_configuration_and_a_record_set(cli: Cli, rich: Path, tmp_path: Path) -> None:
     out = tmp_path / "handed"
@@ -58,17 +41,6 @@ def test_each_table_of_an_export_is_a_configuration_and_a_record_set(cli: Cli, r
     rows = {path.stem: pq.ParquetFile(path).metadata.num_rows for path in out.glob("*.parquet")}
     assert found["configurations"].items() <= rows.items()
     assert {name: len(read) for name, read in found["sets"].items()} == rows
-
-
-def test_a_target_without_captures_is_told_of(cli: Cli, rich: Path, tmp_path: Path) -> None:
-    out = tmp_path / "titles.csv"
-    assert cli("export", "--query", "SELECT url, title FROM page_text", "--out", out, "--home", rich).status == 0
-    assert (tmp_path / "titles.csv.croissant.json").exists()
-    told = json.loads((tmp_path / "titles.csv.provenance.json").read_text("utf-8"))
-    assert told["asked"] == ["query: `SELECT url, title FROM page_text`"]
-    assert (
-        sum(told["targets"].values()) == len((tmp_path / "titles.csv.targets.csv").read_text("utf-8").splitlines()) - 1
-    )
 
 
 def everything_in(place: Path) -> Iterator[tuple[Path, bytes]]:

@@ -47,8 +47,8 @@ def test_a_statement_in_a_pipe_goes_over_several_lines(cli: Cli, world: World, m
 def test_every_result_shows(cli: Cli, world: World) -> None:
     text = "SELECT 1 AS a; ; SELECT ';' AS b -- the ; of a comment\n; SELECT 2 AS c WHERE false"
     assert cli("sql", text, "--home", world.home).out == "a\n1\n\nb\n;\n\nc\n"
-    assert cli("sql", text, "--csv", "--home", world.home).out == "a\n1\n\nb\n;\n\nc\n"
-    assert cli("sql", text, "--json", "--home", world.home).out == '{"a":1}\n{"b":";"}\n'
+    assert cli("sql", text, "--format", "csv", "--home", world.home).out == "a\n1\n\nb\n;\n\nc\n"
+    assert cli("sql", text, "--format", "json", "--home", world.home).out == '{"a":1}\n{"b":";"}\n'
 
 
 def test_statements_are_read_from_a_file_and_from_standard_input(
@@ -63,13 +63,13 @@ def test_statements_are_read_from_a_file_and_from_standard_input(
 
 
 def test_values_are_whole_in_csv_and_json(cli: Cli, world: World) -> None:
-    said = cli("sql", "--csv", VALUES, "--home", world.home)
+    said = cli("sql", "--format", "csv", VALUES, "--home", world.home)
     [row] = csv.DictReader(io.StringIO(said.out))
     assert row == {
         **{name: str(value) for name, value in WHOLE.items()},
         "list": "[1,2]", "struct": '{"x":"y"}', "yes": "true", "none": "", "price": "1.50",
     }  # fmt: skip
-    assert json.loads(cli("sql", "--json", VALUES, "--home", world.home).out) == WHOLE
+    assert json.loads(cli("sql", "--format", "json", VALUES, "--home", world.home).out) == WHOLE
     # what is for a person stays on its line, and gives no orders to a terminal
     plain = cli("sql", "SELECT 'a\nb' AS text, [1, 2] AS list, chr(27) AS escape", "--home", world.home)
     assert plain.out == "text  list   escape\na\\nb  [1,2]  \\x1b\n"
@@ -77,7 +77,8 @@ def test_values_are_whole_in_csv_and_json(cli: Cli, world: World) -> None:
 
 def test_names_may_be_the_same_or_odd(cli: Cli, world: World) -> None:
     assert (
-        cli("sql", "--csv", 'SELECT 1 AS a, 2 AS a, 3 AS "q""z"', "--home", world.home).out == 'a,a_1,"q""z"\n1,2,3\n'
+        cli("sql", "--format", "csv", 'SELECT 1 AS a, 2 AS a, 3 AS "q""z"', "--home", world.home).out
+        == 'a,a_1,"q""z"\n1,2,3\n'
     )
 
 
@@ -98,7 +99,7 @@ def test_a_file_is_written_whole_in_the_format_of_its_name(cli: Cli, world: Worl
     [
         (("SELECT 1; SELECT 2", "--out", "two.csv"), "2"),
         (("/**/", "--format", "parquet"), "0"),
-        (("SELECT 1", "--csv", "--json"), "csv, json"),
+        (("SELECT 1", "--format", "tables"), "tables"),
         (("SELECT 1", "--format", "xml"), "xml"),
         (("SELECT 1", "--format", "table", "--out", "a.txt"), "csv"),
         (("SELECT 1", "--out", "a.csv.gz"), "--format"),
@@ -136,8 +137,8 @@ def test_what_standard_output_had_before_stays(world: World, tmp_path: Path) -> 
     into.write_text("before\n", "utf-8")
     with into.open("a", encoding="utf-8") as file:
         subprocess.run(
-            [sys.executable, "-c", "from cc_pipeline.cli import main; main()", "sql", "--csv", "SELECT 1 AS a",
-             "--home", str(world.home)],
+            [sys.executable, "-c", "from cc_pipeline.cli import main; main()", "sql", "--format", "csv",
+             "SELECT 1 AS a", "--home", str(world.home)],
             stdout=file, check=True,
         )  # fmt: skip
     assert into.read_text("utf-8") == "before\na\n1\n"
@@ -145,7 +146,17 @@ def test_what_standard_output_had_before_stays(world: World, tmp_path: Path) -> 
 
 def test_a_reader_that_leaves_ends_the_query(world: World) -> None:
     script = "from cc_pipeline.cli import main; main()"
-    command = [sys.executable, "-c", script, "sql", "--csv", "FROM range(1000000000000)", "--home", str(world.home)]
+    command = [
+        sys.executable,
+        "-c",
+        script,
+        "sql",
+        "--format",
+        "csv",
+        "FROM range(1000000000000)",
+        "--home",
+        str(world.home),
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline() == b"range\n"

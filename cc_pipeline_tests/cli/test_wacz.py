@@ -111,4 +111,6 @@ def test_the_fields_own_validator_finds_a_wacz_valid(wacz: Path) -> None:
 def test_a_target_without_captures_is_no_empty_file(cli: Cli, home: Path, tmp_path: Path) -> None:
     said = cli("export", "example.net", "--out", tmp_path / "n.wacz", "--home", home)
     assert said.status == 1 and "has captures of it" in said.told
+    unknown = cli("export", "example.com", "-c", "1999", "--out", tmp_path / "n.wacz", "--home", home)
+    assert unknown.status == 1 and NEW in unknown.told
     assert not (tmp_path / "n.wacz").exists()

@@ -85,6 +85,7 @@ def test_forms(url: str, key: str) -> None:
         (b"com.example/a:0:http", "http://example.com/a:0"),
         (b"4.3.2.1/a:1:http", "http://1.2.3.4:1/a"),
         (b"1234/:pass@www.example.com:http", "http://1234:pass@www.example.com/"),
+        (b"1234/a:b@c?q:pass@www.example.com:http", "http://1234:pass@www.example.com/a:b@c?q"),
         (b"1234/x/y:pass@www.example.com:http", "http://1234:pass@www.example.com/x/y"),
     ],
 )

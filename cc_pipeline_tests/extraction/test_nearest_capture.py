@@ -29,5 +29,5 @@ def test_captures_that_cannot_be_used_are_not_called_absent(
     )
     with pytest.raises(NoSuchCapture) as raised:
         find_nearest_capture(workspace, parse_target("url:http://example.com/"), None, crawls=known_at_release()[:1])
-    assert problem in raised.value.problem and advice in raised.value.advice
+    assert problem in raised.value.problem and advice in str(raised.value.advice)
     workspace.close()

@@ -175,7 +175,7 @@ def test_pages_are_not_made_of_records_that_are_gone(workspace: Workspace) -> No
     count = workspace.lake.read("records", {"target": part}).num_rows
     with pytest.raises(EnvironmentFault, match=f"{count:,} stored records of {part} in {NEW} are missing") as refused:
         parse_records(workspace, NEW, [part])
-    assert "cc-pipeline doctor --repair" in refused.value.advice
+    assert "cc-pipeline doctor --repair" in str(refused.value.advice)
     assert workspace.lake.pin("page_metadata").version == before
     fetch_captures(workspace, NEW, [part])
     assert parse_records(workspace, NEW, [part]).rows == count

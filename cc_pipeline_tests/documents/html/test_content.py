@@ -44,7 +44,7 @@ def test_a_list_of_articles_keeps_its_headlines() -> None:
     teasers = "".join(
         f"<div><h2><a href='/{n}'>Headline {n}</a></h2><p>{sentence}</p></div>" for n, sentence in enumerate(SENTENCES)
     )
-    found = main_content(f"<html><body><h1>Home</h1>{teasers}</body></html>", "fast") or ""
+    found = main_content(f"<html><body><h1>Home</h1>{teasers}</body></html>") or ""
     assert found.count("Headline") == found.count("Sentence") == len(SENTENCES)
 
 
@@ -133,7 +133,7 @@ def test_markdown_has_the_addresses_of_the_links() -> None:
 
 @pytest.mark.parametrize("markup", ["", "<p>", "<body></body>", "<p>&nbsp;</p>", "<a href=x>" * 50, "\x00"])
 def test_pages_without_content(markup: str) -> None:
-    assert (main_content(markup, "fast") or "").strip("\ufffd") == ""
+    assert (main_content(markup) or "").strip("\ufffd") == ""
 
 
 def test_many_blocks_are_kept_as_they_are() -> None:

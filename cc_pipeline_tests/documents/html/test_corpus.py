@@ -28,7 +28,7 @@ FAST = ParseOptions(main_content=False, language=False, text_simhash=False)
 
 @needs_corpus
 def test_main_content_of_gold_articles() -> None:
-    score, precision, recall = f1(lambda markup: main_content(markup, "fast"))
+    score, precision, recall = f1(main_content)
     assert len(gold_articles()) > 80
     assert score >= 0.9746, (precision, recall)
 

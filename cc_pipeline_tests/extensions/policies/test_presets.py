@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pytest
@@ -17,14 +18,20 @@ from cc_pipeline.extensions.policies.dataset_filters import (
     split_words,
     unapplied_rules,
 )
-from cc_pipeline_tests.corpus import CORPUS, needs_corpus
-from cc_pipeline_tests.documents.gold import gold_pages
+from cc_pipeline_tests.corpus import needs_corpus
+from cc_pipeline_tests.documents.gold import PAGES, gold_articles
 from cc_pipeline_tests.documents.pages import page
 from cc_pipeline_tests.extensions.policies.blemished import VERDICTS, texts
 
-#: Sites of gold pages, and pages of newspaper's.
-REAL = {"gmw": "zho", "pixnet": "zho", "qq": "zho", "youth": "zho", "entermedia.co.kr": "kor"}
-NEWSPAPER = {"chinese_article": "zho", "japanese_article2": "jpn"}
+#: Pages of the corpus by their language; one of the gold articles is Korean.
+REAL = {
+    "readability/gmw/source.html": "zho",
+    "readability_more/pixnet/source.html.gz": "zho",
+    "readability_more/qq/source.html.gz": "zho",
+    "readability_more/youth/source.html.gz": "zho",
+    "newspaper/html/chinese_article.html": "zho",
+    "newspaper/html/japanese_article2.html": "jpn",
+}
 #: Prose of our own in four languages whose words or lines are not as in English.
 PROSE = {
     "zho": "河边的老磨坊已经有两百年的历史。春天的时候，村里的人们都会走过那座石桥，到对岸的市场去买菜。"
@@ -95,9 +102,10 @@ def test_prose_of_scripts_with_signs_passes() -> None:
 
 @needs_corpus
 def test_real_articles_of_unspaced_scripts_pass() -> None:
-    articles = [(REAL[each.site], each.markup) for each in gold_pages() if each.site in REAL]
-    folder = CORPUS / "html_text_metadata" / "newspaper" / "html"
-    articles += [(language, (folder / f"{name}.html").read_text("utf-8")) for name, language in NEWSPAPER.items()]
+    files = {name: (PAGES / name).read_bytes() for name in REAL}
+    pages = {name: gzip.decompress(data) if name.endswith(".gz") else data for name, data in files.items()}
+    articles = [(REAL[name], data.decode("utf-8", "replace")) for name, data in pages.items()]
+    articles += [("kor", markup) for url, markup, _ in gold_articles() if "entermedia.co.kr" in url]
     assert len(articles) == 7
     for language, markup in articles:
         text = parse_page(page(markup)).text

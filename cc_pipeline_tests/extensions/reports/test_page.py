@@ -66,7 +66,7 @@ def test_its_figures_are_those_of_the_tables(
     tiles = dict(zip(texts(page, ".tile span"), texts(page, ".tile b"), strict=True))
     assert tiles["pages"] == str(len({row["url_surtkey"] for row in captures if oracle.counts(row)}))
     assert tiles["captures of them"] == str(sum(one[0] for one in figures.values()))
-    assert tiles["of planned records are here"] == "100%"
+    assert tiles["of planned records are fetched"] == "100%"
     known = {oracle.key(row): row for row in oracle.rows(in_views, "page_text")}
     changes = list(oracle.changes(captures, known, OLD, NEW).values())
     newest = {row["change"]: row["pages"] for row in found.changes if (row["before"], row["after"]) == (OLD, NEW)}
