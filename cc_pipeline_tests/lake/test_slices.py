@@ -157,24 +157,6 @@ def test_a_commit_that_a_purge_overtakes_at_the_last_moment_is_stored_and_invisi
     assert len(read_liveness(lake, "things", CRAWL).purged) == 1
 
 
-def test_a_commit_that_another_overtakes_at_the_last_moment_is_compared_again(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commit(lake, {X: [1]})
-    base, plain, other = base_of(lake, X, Y), Lake.swap, lake_in(lake.root)
-
-    def commit_first(own: Lake, table: str, *given: object, **named: object) -> bool:
-        if own is lake and state(other, X).seq == 1:
-            commit(other, {X: [2]})
-        return plain(own, table, *given, **named)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Lake, "swap", commit_first)
-    with pytest.raises(SlicesChanged) as refused:
-        commit(lake, {X: [3], Y: [4]}, base=base)
-    assert refused.value.slices == {Slice(CRAWL, X)}
-    assert content(lake) == [("C", X, 2), ("C", Y, 4)]
-
-
 def test_a_purge_between_the_reads_of_a_state_hides_its_rows(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     commit(lake, {X: [1], Y: [2]})
     read_newest = slices_module.read_newest
