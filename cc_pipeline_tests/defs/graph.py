@@ -109,9 +109,10 @@ def materialize(
     assets: Iterable[str] = TABLES,
     added: Iterable[dg.AssetsDefinition] = (),
     run_config: Mapping[str, Any] | None = None,
+    tags: Mapping[str, str] | None = None,
 ) -> dg.ExecuteInProcessResult:
     """A run of selected assets over a partition, or a range of them, as "Materialize selected" launches it. ``added``
-    are assets of somebody else, which are selected too."""
+    are assets of somebody else, which are selected too; ``tags`` are further ones of the run."""
     given = {*assets}
     own = [one for one in definitions().assets or () if isinstance(one, dg.AssetsDefinition)]
     makers = [one for one in own if given & {key.path[-1] for key in one.keys}]
@@ -125,11 +126,24 @@ def materialize(
             selection=dg.AssetSelection.assets(*keys),
             instance=instance,
             partition_key=None if last is not None else first,
-            tags=ends,
+            tags={**ends, **(tags or {})},
             resources={WORKSPACE: SimpleNamespace(workspace=workspace)},
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}, **(run_config or {})},
             raise_on_error=False,
         )
+
+
+def list_made_with_dependent(instance: dg.DagsterInstance, of: Settings | Workspace, key: str, asset: str) -> set[str]:
+    """The assets that a run over a partition of ``asset`` makes, with one of somebody else that depends on it
+    (``behind``)."""
+
+    @dg.asset(deps=[asset], partitions_def=OWN_HOME.pairs if "|" in key else OWN_HOME.target)
+    def behind() -> None:
+        """An asset of somebody else."""
+
+    result = materialize(instance, of, key, assets=[asset], added=[behind])
+    assert result.success, failure_of(result)
+    return {event.asset_key.path[-1] for event in result.get_asset_materialization_events()}
 
 
 def recorded(instance: dg.DagsterInstance, asset: str) -> dict[str, dg.AssetMaterialization]:

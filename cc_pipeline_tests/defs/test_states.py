@@ -131,6 +131,15 @@ def test_a_range_writes_at_most_twenty_events_a_partition(settings: Settings, in
     assert {events[key] for key in KEYS} == {15}, events
 
 
+def test_runs_of_a_backfill_of_a_job_make_their_range(settings: Settings, instance: dg.DagsterInstance) -> None:
+    # Dagster tags all of them with the first partition of the backfill too
+    crawl, target = KEYS[0].split("|")
+    tags = {"dagster/partition/crawl": crawl, "dagster/partition/target": target}
+    result = materialize(instance, settings, KEYS[1], KEYS[2], tags=tags)
+    assert result.success, failure_of(result)
+    states_equal_the_lake(instance, settings, KEYS[1:3])
+
+
 def test_a_bad_partition_fails_alone_and_is_mended(
     settings: Settings, instance: dg.DagsterInstance, bad_partitions: set[str]
 ) -> None:

@@ -178,6 +178,23 @@ def test_records_of_files_of_ones_own_are_no_proof_of_the_source(
     assert (home.note()["pending"], home.note()["asks"]) == (len(mine), 0)
 
 
+def test_a_good_record_proves_a_source_for_a_day_and_asks_prolong_nothing(
+    home: Home, server: FaultServer, mine: list[Capture]
+) -> None:
+    home.run(OTHER)
+    server.set_rules(archives("404"))
+    [note] = home.workspace().settings.cache_path.glob("good_record")
+    text = note.read_bytes()
+    note.write_bytes(text.replace(b"http:", b"https:"))
+    home.run(max_lost=1.0)
+    assert home.note()["asks"] == 0, "it is of another source"
+    note.write_bytes(text)
+    for asks in (1, 2, 2):
+        home.run(max_lost=1.0)
+        assert (home.note()["pending"], home.note()["asks"]) == (len(mine), asks)
+        home.wait(20)
+
+
 def test_a_damaged_note_of_the_last_good_record_is_none(home: Home, server: FaultServer, mine: list[Capture]) -> None:
     home.run(OTHER)
     server.set_rules([Rule("404", times=None, key=f"*{mine[0].warc_filename}")])
@@ -186,6 +203,17 @@ def test_a_damaged_note_of_the_last_good_record_is_none(home: Home, server: Faul
         note.write_bytes(damage)
         home.run(max_lost=1.0)
     assert home.note()["asks"] == 1
+
+
+def test_asks_outlive_the_bytes_that_came_instead(home: Home, server: FaultServer, mine: list[Capture]) -> None:
+    server.set_rules([Rule("bit_each", times=None, key=f"*{mine[0].warc_filename}")])
+    for day in (1, 2, 3):
+        home.run()
+        for file in home.folder.rglob("*.quarantine"):
+            file.unlink()
+        note = home.note()
+        assert (note["asks"], note["lost"] > 0) == ((day, False) if day < 3 else (0, True))
+        home.wait(24)
 
 
 def test_a_home_that_judges_digests_otherwise_makes_nothing_of_another_due(bucket: Bucket, tmp_path: Path) -> None:

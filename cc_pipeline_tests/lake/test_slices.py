@@ -7,7 +7,9 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
@@ -153,6 +155,19 @@ def test_a_commit_that_a_purge_overtakes_at_the_last_moment_is_stored_and_invisi
     define(lake, X)
     assert content(lake) == [("C", Y, 2)]
     assert len(read_liveness(lake, "things", CRAWL).purged) == 1
+
+
+def test_a_purge_between_the_reads_of_a_state_hides_its_rows(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit(lake, {X: [1], Y: [2]})
+    read_newest = slices_module.read_newest
+
+    def purge_behind(*given: Any) -> pa.Table:
+        rows = read_newest(*given)
+        delete_definitions(lake_in(lake.root), [X])
+        return rows
+
+    monkeypatch.setattr(slices_module, "read_newest", purge_behind)
+    assert {slice_.target for slice_, _ in read_slice_rows(lake, slices_in(CRAWL, [X, Y]))} == {Y}
 
 
 def test_the_epoch_of_a_subset_hides_slices_of_this_subset_alone(lake: Lake) -> None:

@@ -101,10 +101,11 @@ def test_what_one_home_harvested_another_one_looks_up_at_once(bucket: Bucket, tm
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("lake", ["lake", "two/lake"])
 def test_maintenance_of_one_home_keeps_the_files_that_another_one_shows(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: str, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = (shared(bucket[0], tmp_path, name) for name in ("one", "two"))
+    one, two = (workspace_of(bucket[0], tmp_path / name, lake=str(tmp_path / lake)) for name in ("one", "two"))
     harvest(one)
     extract(one, SITE)
     publish(one)

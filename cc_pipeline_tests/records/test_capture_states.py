@@ -251,6 +251,13 @@ def test_one_answer_seen_twice_settles_nothing_and_stores_nothing_twice() -> Non
     assert done.fetched == sum(kind == "warc" for kind, _ in done.stored) == FILES * RECORDS
 
 
+@pytest.mark.parametrize("kind", [FaultKind.THROTTLED, FaultKind.FORBIDDEN])
+def test_a_file_that_is_refused_alone_keeps_no_other_away(kind: FaultKind) -> None:
+    done = fetch(Source({"f1.warc.gz": [kind.value]}))
+    assert {(word, reason) for word, _, reason in outcomes(done)} == {("pending", kind.value)}
+    assert done.fetched == (FILES - 1) * RECORDS
+
+
 def test_a_file_that_is_gone_costs_a_few_requests_a_day() -> None:
     source = Source(GONE)
     first = fetch(source, coalescing=Coalescing(gap=0, span=1))

@@ -229,6 +229,10 @@ def test_times_from_a_clock_that_was_set_back_are_dropped() -> None:
     state, _ = HostState().admit(FRONT, EPOCH, 1)
     for now in (EPOCH - 50, EPOCH - 1_800, earlier):
         assert state.repaired(now).admit(FRONT, now, 1)[1].count == 1
+    # nor one of a host that refused, whose next answer counts
+    repaired = refuses(EPOCH).repaired(EPOCH - 1_800)
+    assert repaired.admit(OTHER_HOST, EPOCH - 1_800, 1)[1].count == 1
+    assert not repaired.answered(EPOCH - 1_798, EPOCH - 1_799).is_refusing
 
 
 def test_a_user_may_reset_a_host() -> None:

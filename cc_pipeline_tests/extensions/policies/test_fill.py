@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import dagster as dg
 import pyarrow as pa
 import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.defs.partitions import partition_key
 from cc_pipeline.documents.page import PageInput
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extensions.policies.fill import _Bodies, _fill_state, _RobotsCapture, fill_policies, find_stale_targets
 from cc_pipeline.extensions.policies.hosts import crawls_with_robots, policy_targets
 from cc_pipeline.maintenance.purge import purge
 from cc_pipeline.maintenance.purge_plan import plan_purge
-from cc_pipeline_tests.extensions.policies.conftest import CRAWLS
+from cc_pipeline.workspace.workspace import Workspace
+from cc_pipeline_tests.defs.graph import list_made_with_dependent
+from cc_pipeline_tests.extensions.policies.conftest import CRAWLS, READ
 from cc_pipeline_tests.world import extract, harvest, workspace_of
 
 HOSTS = {
@@ -74,3 +78,12 @@ def test_only_what_is_fetched_is_read_and_once(policies_bucket: Path, tmp_path: 
     assert (again.fresh_slices, again.written, workspace.lake.version("site_policies")) == (0, 0, version)
     purge(workspace, plan_purge(workspace, host.slug, host.definition))
     assert workspace.lake.read("site_policies").num_rows == 0
+
+
+def test_what_is_behind_the_asset_is_made_in_the_same_run(asking: Workspace) -> None:
+    slug = parse_target(READ).slug
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("crawl", [*CRAWLS])
+        instance.add_dynamic_partitions("target", [slug])
+        made = list_made_with_dependent(instance, asking, partition_key(CRAWLS[0], slug), "site_policies")
+    assert made == {"site_policies", "behind"}

@@ -23,7 +23,7 @@ from cc_pipeline.extensions.reports.page import render_page, write_report
 from cc_pipeline.lake.published_file import open_bounded
 from cc_pipeline.publish.sql import with_moves
 from cc_pipeline.settings import Settings
-from cc_pipeline_tests.defs.graph import materialize
+from cc_pipeline_tests.defs.graph import list_made_with_dependent
 from cc_pipeline_tests.publish import oracle
 from cc_pipeline_tests.publish.conftest import OTHER, SITE, THIRD
 from cc_pipeline_tests.world import NEW, OLD
@@ -243,11 +243,11 @@ def test_what_cannot_be_written_is_said(asked_home: Settings, tmp_path: Path, mo
         write_report(replace(asked_home, home=tmp_path / "empty"), SITE)
 
 
-def test_the_asset_writes_a_page_for_each_target(asked_home: Settings) -> None:
+def test_the_asset_writes_a_page_for_each_target_and_what_is_behind_it_is_made(asked_home: Settings) -> None:
     page = asked_home.home / "reports" / "set-both.html"
     page.unlink(missing_ok=True)
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions("target", ["set-both"])
-        done = materialize(instance, asked_home, "set-both", assets=["report"])
-    assert done.success
+        made = list_made_with_dependent(instance, asked_home, "set-both", "report")
+    assert made == {"report", "behind"}
     assert page.is_file()
