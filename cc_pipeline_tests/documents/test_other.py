@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 import zlib
+from itertools import count
 from typing import Any
 
 import pytest
@@ -151,6 +153,14 @@ def test_bounds_of_pdf_files() -> None:
         ["text_cut"],
     )
     assert text_of(PDF, "application/pdf", Limits(text_chars=10))[1::2] == ("First line", ["text_cut"])
+
+
+def test_a_pdf_file_is_whole_however_late_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour between any two looks at a clock, as for a process that was stopped."""
+    hours = count(0, 3_600)
+    for clock in ("monotonic", "perf_counter", "process_time"):
+        monkeypatch.setattr(time, clock, lambda: float(next(hours)))
+    assert text_of(PDF, "application/pdf")[2:] == ("First line of page one\nSecond line\nPage two", None)
 
 
 def test_pages_that_draw_too_much_are_left_out_and_said_so() -> None:

@@ -6,9 +6,11 @@ import os
 import random
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -60,6 +62,13 @@ def append(lake: Lake, values: Values, generations: dict[str, int], table: str =
     written = write_rows(lake, table, CRAWL, build_rows(CRAWL, values).to_batches(), generations)
     lake.append(table, written.files)
     return written.files
+
+
+def test_other_readers_take_the_types_of_the_log(tmp_path: Path) -> None:
+    """A stored Arrow schema says milliseconds where the log says microseconds: polars refuses such a table."""
+    lake = lake_in(tmp_path / "lake")
+    append(lake, {"a": [1]}, {"a": 1})
+    assert pl.read_delta(lake.address("things"))["at"].to_list() == [datetime.fromtimestamp(1_700_000_001, UTC)]
 
 
 @pytest.mark.parametrize("is_checkpoint", [False, True])

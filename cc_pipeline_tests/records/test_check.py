@@ -120,6 +120,8 @@ def test_digests() -> None:
     known = dataclasses.replace(PROMISE, digest=wrong, crawl="CC-MAIN-2018-34")
     assert verify_record(MEMBER, known, fail_on_digest=True).reason is None
     assert verify_record(ARC, ARC_PROMISE).digest_check == "absent"
+    for unreadable in ("crc32:1234", "sha256:short"):
+        assert verify_record(MEMBER, dataclasses.replace(PROMISE, digest=unreadable)).digest_check == "unchecked"
 
 
 @pytest.mark.parametrize("algorithm", ["sha1", "sha256", "sha512", "md5"])

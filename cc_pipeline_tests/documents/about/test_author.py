@@ -54,6 +54,12 @@ SITE = '<meta property="og:site_name" content="The Site">'
         ),
         ("Jane Doe", "microdata", "", "<span itemprop=author>Jane Doe</span>"),
         ("Jane Doe", "rel-author", "", '<p>By <a rel="author" href="/jane">Jane Doe</a> on Monday</p>'),
+        (
+            "Jane Doe, John Roe",
+            "rel-author",
+            "",
+            "<a rel=author href=j>Jane Doe</a> and <a rel=author href=r>John Roe</a>",
+        ),
         ("Jane Doe", "byline", "", '<p class="article-byline">By Jane Doe<br>March 5, 2024</p>'),
         ("Jane Doe", "byline", SITE + '<meta name="author" content="The Site">', '<p class="byline">By Jane Doe</p>'),
         ("The Site", "meta", SITE + '<meta name="author" content="The Site">', "<p>Nobody</p>"),

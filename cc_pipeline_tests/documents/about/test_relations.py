@@ -110,5 +110,11 @@ def test_what_is_no_refresh(content: str) -> None:
     assert row(f'<meta http-equiv="refresh" content="{content}">')["refresh"] is None
 
 
+def test_the_first_refresh_that_can_be_read_counts() -> None:
+    contents = ("soon", "5; url=/first", "0; url=/second")
+    tags = "".join(f'<meta http-equiv="refresh" content="{content}">' for content in contents)
+    assert row(tags)["refresh"] == {"seconds": 5.0, "url": f"{HOST}/first", "source": "meta"}
+
+
 def test_a_refresh_for_browsers_without_scripts_is_none() -> None:
     assert row('<noscript><meta http-equiv="refresh" content="0; url=/noscript"></noscript>')["refresh"] is None

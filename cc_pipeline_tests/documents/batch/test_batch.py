@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+import tracemalloc
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -38,6 +40,8 @@ def trapped(item: PageInput, failure: str | None = None) -> Input:
     their headers while they are parsed."""
     if failure is None and item.payload == b"kill the reader":
         os.kill(os.getpid(), signal.SIGKILL)
+    if item.payload == b"sleep":
+        time.sleep(1.5)
     if failure is None and item.payload == b"raise":
         raise OverflowError("too large")
     if item.payload == b"gone":
@@ -73,6 +77,7 @@ def test_a_page_that_ends_or_hangs_its_process_is_a_row_and_the_others_go_on() -
     details = {
         **{b"a": None, b"kill the reader": killed, b"b": None, b"kill the parser": killed, b"c": None},
         **{b"hang": "more than 1 s of processor time", b"raise": "OverflowError: too large", b"gone": "not_found"},
+        b"sleep": None,
     }
     options = ParseOptions(main_content=False, language=False, limits=Limits(seconds=1.0))
     parts = parse_batches([[page(body) for body in details], [page("d")]], options, 2, trapped)
@@ -190,6 +195,21 @@ def test_large_pages_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     first = rows_of(items, OPTIONS, identity)
     assert first["page_metadata"].num_rows == 2
     assert _joined([first, rows_of(items[2:], OPTIONS, identity)]) == _joined([whole])
+
+
+def large(size: int, failure: str | None = None) -> Input:
+    return identity(page(b"\x89PNG\r\n\x1a\n" + bytes(size), mime="image/png"), failure)
+
+
+def test_one_payload_is_held_at_a_time() -> None:
+    tracemalloc.start()
+    try:
+        found = rows_of([8 << 20] * 6, OPTIONS, large)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found["page_metadata"].num_rows == 6
+    assert peak < 32 << 20
 
 
 def test_a_page_with_too_many_bytes_of_rows_is_one_row() -> None:
