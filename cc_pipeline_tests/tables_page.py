@@ -74,10 +74,6 @@ def page_of(text: str, made: dict[str, str]) -> str:
     return _BLOCK.sub(lambda block: f"{block[1]}\n{made[block[2]]}\n{block[3]}", text)
 
 
-def named_blocks(text: str) -> list[str]:
-    return [block[1] for block in _BLOCK.findall(text)]
-
-
 def _table(columns: Iterable[Column]) -> str:
     rows: dict[tuple[str, str], list[str]] = {}
     for name, kind, note in columns:

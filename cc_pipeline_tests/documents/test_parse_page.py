@@ -52,20 +52,6 @@ def test_html_row() -> None:
     assert parsed.keys["fetch_status"] == 200
 
 
-def test_text_row() -> None:
-    text = parse_page(page(HTML)).text
-    assert text is not None
-    assert text["text"].startswith("A page What it is about Heading One a bold link")
-    assert "hidden" not in text["text"]
-    assert "no script" not in text["text"]
-    assert (text["title"], text["description"], text["site_name"]) == ("A page", "What it is about", "Example Site")
-    assert text["canonical_url"] == "https://www.example.com/canonical"
-    assert text["html_lang"] == "en"
-    assert [each["value"] for each in text["open_graph"]] == ["Example Site", "/1.png", "/2.png"]
-    assert text["json_ld"] == ['{"@context":"https://schema.org","@type":["Article","NewsArticle"]}']
-    assert text["json_ld_types"] == ["Article", "NewsArticle"]
-
-
 def test_gzip_sizes_come_from_the_renamed_headers() -> None:
     headers = (("X-Crawler-Content-Encoding", "gzip"), ("x-crawler-content-length", "321"), ("Content-Length", "16"))
     row = parse_page(page("<title>t</title>", headers=headers)).metadata

@@ -116,24 +116,6 @@ def test_page_html_has_the_markup_that_get_gives(home: Home, tmp_path: Path) -> 
     assert "page_html" not in home.tables()
 
 
-def test_only_records_that_a_condition_needs_are_read(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    reads: list[str] = []
-    read_markup = page_html._read_markup
-
-    def note_read(row: page_html.Row, member: page_html.MemberResult) -> str | None:
-        reads.append(row["url"])
-        return read_markup(row, member)
-
-    monkeypatch.setattr(page_html, "_read_markup", note_read)
-    everything = len(list(home.table("page_html")))
-    [url] = list(home.table("page_html", columns="url", limit=1))
-    reads.clear()
-    [page] = list(home.table("page_html", where=f"url = '{url['url']}'"))
-    assert {*reads} == {page["url"]} != set()
-    titled = list(home.table("page_html", where="html ILIKE '%<title%'"))
-    assert 0 < len(titled) <= everything and all("<title" in row["html"].lower() for row in titled)
-
-
 def test_lost_bytes_are_null_and_a_place_that_does_not_answer_is_an_error(
     home: Home, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

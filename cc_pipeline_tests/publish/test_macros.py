@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -137,21 +135,6 @@ def test_changes_between(in_views: Connection, located: list[oracle.Row], site: 
 
 
 ARTICLE = "The harbour master counts every boat of the night, and writes each name into an old book of the town. "
-
-
-def test_changes_of_a_site_compare_its_captures_alone(in_views: Connection) -> None:
-    """The captures of the two crawls, which others have most of, are not gathered."""
-    question = f"FROM changes_between('{NEW}', '{OLD}', 'no-such-site.example')"
-    [(_, plan)] = in_views.execute(f"EXPLAIN (FORMAT json) {question}").fetchall()
-
-    def scans(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        yield from (each for child in node["children"] for each in scans(child))
-        if node["extra_info"].get("Function") == "READ_PARQUET":
-            yield node["extra_info"]
-
-    every = [found for top in json.loads(plan) for found in scans(top)]
-    asking = [found for found in every if {"target", "warc_record_offset"} <= set(found["Projections"])]
-    assert asking and all("no-such-site.example" in str(found.get("Filters")) for found in asking)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.testing.mini_crawl import Capture
 from cc_pipeline.testing.mini_crawl.spec import sha1_base32
-from cc_pipeline_tests.testing.mini_crawl.conftest import ARC, NEW, OLD, Bucket
+from cc_pipeline_tests.testing.mini_crawl.conftest import NEW, OLD, Bucket
 
 
 def warc_files(bucket: Bucket) -> list[Path]:
@@ -54,17 +54,3 @@ def test_every_capture_is_one_whole_member_with_its_url_and_digest(bucket: Bucke
         assert len(body) == capture.payload_length
         declared = record.rec_headers.get_header("WARC-Payload-Digest")
         assert declared == (f"sha1:{capture.content_digest}" if capture.content_digest else None)
-
-
-def test_an_arc_record_is_as_2012_wrote_it(bucket: Bucket) -> None:
-    still_encoded = charsets = 0
-    for capture in bucket.truth.captures_of(ARC):
-        line, _, content = the_member(bucket, capture).partition(b"\n")
-        url, _, moment, _, length = line.decode().split(" ")
-        assert url == capture.url and moment == f"{capture.fetch_time:%Y%m%d%H%M%S}"
-        assert int(length) == len(content) and content.endswith(b"\n")
-        head, _, body = content[:-1].partition(b"\r\n\r\n")
-        assert sha1_base32(body) == capture.payload_digest
-        still_encoded += b"\r\nContent-Encoding:gzip" in head and not body.startswith(b"\x1f\x8b")
-        charsets += b"\r\nx-commoncrawl-DetectedCharset:" in head
-    assert still_encoded > 5 and charsets > 20

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,23 +43,3 @@ def test_ensure_generates_once_and_refuses_another_specification(tmp_path: Path)
         MiniCrawlTruth.load(truth_path(root))
     with pytest.raises(UserInputError):
         ensure(root, SMALL)
-
-
-def test_an_interrupted_generation_leaves_nothing_behind(tmp_path: Path) -> None:
-    def interrupt(crawl: str, done: int, total: int) -> None:
-        if done > 5:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        ensure(tmp_path / "bucket", SMALL, interrupt)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_what_a_killed_process_was_building_is_removed(tmp_path: Path) -> None:
-    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    abandoned = tmp_path / f"bucket.building-{int(ended.stdout)}"
-    (abandoned / "crawl-data").mkdir(parents=True)
-    alive = tmp_path / f"bucket.building-{os.getppid()}"
-    alive.mkdir()
-    ensure(tmp_path / "bucket", SMALL)
-    assert not abandoned.exists() and alive.exists()
