@@ -19,7 +19,7 @@ from cc_pipeline.definitions import defs
 from cc_pipeline.defs.home_namespace import OWN_HOME, TABLES, WORKSPACE
 from cc_pipeline.defs.partitions import group_by_crawl
 from cc_pipeline.defs.recording import read_failure
-from cc_pipeline.defs.sensors import listed_config, read_listed_keys
+from cc_pipeline.defs.sensors import read_listed_keys
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.defs.published import published_rows
