@@ -22,11 +22,11 @@ help:            ## what can be made
 
 setup:           ## .venv with what a run needs of the locked set, nothing else
 	@.ci/setup
-	@$(VENV)/cc-pipeline automation init > /dev/null
+	@$(VENV)/cc-pipeline ui --init > /dev/null
 
 tools:           ## .venv with all of the locked set: what tests, linters and benchmarks need too
 	@.ci/setup dev
-	@$(VENV)/cc-pipeline automation init > /dev/null
+	@$(VENV)/cc-pipeline ui --init > /dev/null
 
 demo: setup      ## a mini crawl, the whole graph through Dagster, and what it found
 	@$(VENV)/cc-pipeline demo
@@ -62,6 +62,7 @@ wheel: tools     ## dist/cc_pipeline-*.whl, with the compiled parts where there 
 docs: tools      ## the columns and settings in docs/, from what declares them
 	$(VENV)/python -m cc_pipeline_tests.tables_page
 	$(VENV)/python -m cc_pipeline_tests.settings_page
+	$(VENV)/python -m cc_pipeline_tests.commands_page
 
 fmt: tools       ## format and sort imports
 	$(VENV)/ruff format . && $(VENV)/ruff check --fix .

@@ -15,6 +15,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from cc_pipeline.advice import Advice
+
 
 class CcPipelineError(Exception):
     """The base of all errors that this package raises on purpose."""
@@ -70,12 +72,13 @@ class DataFault(CcPipelineError):
 
 
 class EnvironmentFault(CcPipelineError):
-    """Something on this machine or its network stops the work. ``problem`` says what happened, ``advice`` what to do.
+    """Something on this machine or its network stops the work. ``problem`` says what happened, ``advice`` what to do:
+    a call, or a sentence if no call is the cure.
 
     The text of the error has both, on two lines, so that an event log shows them separately too.
     """
 
-    def __init__(self, problem: str, advice: str) -> None:
+    def __init__(self, problem: str, advice: str | Advice) -> None:
         # ``problem`` may contain the text of another fault, which has two lines
         self.problem = ". ".join(problem.splitlines())
         self.advice = advice

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from cc_pipeline.checks.check import Check
-    from cc_pipeline.cli.command import Command
+    from cc_pipeline.cli.command import Row
     from cc_pipeline.defs.engines import RunEngine
     from cc_pipeline.defs.home_namespace import HomeNamespace
     from cc_pipeline.lake.lake import TableSpec
@@ -60,7 +60,7 @@ class Extension:
     macros: Callable[[], Sequence[MacroSpec]] = _nothing
     settings: Callable[[], type | None] = lambda: None
     engines: Callable[[], Mapping[str, Callable[[], RunEngine]]] = _no_names
-    commands: Callable[[], Mapping[str, Command]] = _no_names
+    commands: Callable[[], Mapping[str, Row]] = _no_names
     definitions: Callable[[HomeNamespace], dg.Definitions | None] = lambda _: None
     checks: Callable[[], Sequence[Check]] = _nothing
 

@@ -80,6 +80,6 @@ def test_a_run_from_the_index_to_the_published_file(core: Path, bucket: Bucket, 
     program = (sys.executable, *_COMMAND)
     run_in(core, *program, "run", "example.com", "-c", NEW, *place, "--source", bucket[0])
     count = len(bucket[1].captures_of(NEW, subset="warc", domain="example.com"))
-    rows = run_in(core, *program, "sql", "SELECT count(*) AS n FROM page_metadata", "--csv", *place)
+    rows = run_in(core, *program, "sql", "SELECT count(*) AS n FROM page_metadata", "--format", "csv", *place)
     assert rows.split() == ["n", str(count)]
     run_in(core, *program, "doctor", *place, "--source", bucket[0])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from cc_pipeline.advice import Advice, advise, option
 from cc_pipeline.api.user_input import STANDARD_INPUT
 from cc_pipeline.commoncrawl.target_text import parse_named_captures
 from cc_pipeline.errors import UserInputError
@@ -31,36 +32,50 @@ _MAX_NAMED_CRAWLS: Final = 8
 @dataclass(frozen=True, slots=True, repr=False)
 class AddedCaptures:
     """The result of reading a file of captures: the target that has them now, its captures by crawl (``held``), how
-    they compare with earlier ones (``counts``), rows that could not be used (``wrong``), and how many captures are of
-    ``blocked`` sites, which no run fetches."""
+    they compare with earlier ones (``counts``), rows that could not be used (``wrong``), how many captures are of
+    ``blocked`` sites, which no run fetches, and whether the file ``replaced`` earlier captures."""
 
     target: Target
     held: Mapping[str, int]
     counts: Counts
     wrong: RejectedRows
     blocked: int
+    replaced: bool = False
 
     def __repr__(self) -> str:
         counts_text = ", ".join(f"{crawl}: {count:,}" for crawl, count in self.held.items())
-        wrong = [f"row {row}: {reason}" for row, reason in self.wrong.first]
-        problems = (
-            [f"{format_count(self.wrong.count, 'row')} of the file could not be used: {'; '.join(wrong)}"]
-            if self.wrong.count
-            else []
-        )
-        blocked = (
-            [f"{format_count(self.blocked, 'capture')} of blocked or unknown sites: no run fetches these captures"]
-            if self.blocked
-            else []
-        )
-        lines = (f"{self.target.definition}: {counts_text or 'no captures'}", *problems, *blocked)
+        lines = (f"{self.target.definition}: {counts_text or 'no captures'}", *self.notes)
         return "\n".join(escape_controls(line, one_line=True) for line in lines)
 
     @property
-    def run(self) -> str:
-        """The command that fetches the captures."""
+    def notes(self) -> tuple[str, ...]:
+        """Lines on what was added, changed and left out, and on rows that could not be used."""
+        counts, notes = self.counts, [f"{format_count(self.counts.new, 'new capture')}"]
+        if self.replaced:
+            notes[0] += f", {counts.changed:,} changed, {counts.unmatched:,} removed"
+        elif counts.changed:
+            notes.append(
+                f"{format_count(counts.changed, 'existing capture', 'have')} other values in the file; the existing "
+                f"values were kept, and {option(replace=True)} overwrites them"
+            )
+        if counts.repeats:
+            rows = format_count(counts.repeats, "row")
+            notes.append(f"{rows} had the location of another row; each capture was added once")
+        if self.blocked:
+            notes.append(
+                f"{format_count(self.blocked, 'capture', 'are')} of blocked sites, or have no URL to compare with "
+                "blocked sites: no run fetches these captures"
+            )
+        if self.wrong.count:
+            reasons = "; ".join(f"row {row:,}: {reason}" for row, reason in sorted(self.wrong.first))
+            notes.append(f"{format_count(self.wrong.count, 'row')} of the file could not be used: {reasons}")
+        return tuple(notes)
+
+    @property
+    def run(self) -> Advice:
+        """The call that fetches the captures."""
         crawls = [*self.held] if len(self.held) <= _MAX_NAMED_CRAWLS else ["all"]
-        return f"cc-pipeline run {self.target.definition} {' '.join(f'-c {crawl}' for crawl in crawls)}"
+        return advise("run", self.target.definition, crawl=crawls)
 
 
 def add_captures(
@@ -109,22 +124,21 @@ def add_captures(
                 f"nothing was changed: {target.definition} exists with {format_count(counts.earlier, 'capture')}. "
                 f"{file} has {format_count(counts.new, 'new capture')}, lacks {counts.unmatched:,}, and has other "
                 "values for "
-                f"{counts.changed:,}: add --add to store the new captures too, --replace to store exactly the file, or "
-                "--name NAME to store the file as another target"
+                f"{counts.changed:,}: add {option(add=True)} to store the new captures too, {option(replace=True)} to "
+                f"store exactly the file, or {option(name='NAME')} to store the file as another target"
             )
         adding.commit()
         counts_by_crawl = {
             crawl: crawl_counts.new + (crawl_counts.matched if replace else crawl_counts.earlier)
             for crawl, crawl_counts in by_crawl.items()
         }
-        return AddedCaptures(
-            target, {crawl: count for crawl, count in counts_by_crawl.items() if count}, counts, wrong, out
-        )
+        held = {crawl: count for crawl, count in counts_by_crawl.items() if count}
+        return AddedCaptures(target, held, counts, wrong, out, replaced=replace)
 
 
 def _derive_name(file: str) -> str:
     if file == STANDARD_INPUT:
-        raise UserInputError("captures from standard input need a name: --name NAME")
+        raise UserInputError(f"captures from standard input need a name: {option(name='NAME')}")
     return re.sub(r"[^a-z0-9_-]+", "-", Path(file).name.partition(".")[0].lower()).strip("-_")[:60]
 
 

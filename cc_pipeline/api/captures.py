@@ -137,7 +137,7 @@ class Captures(Rows):
 
 
 def _look_up(question: LookupRequest, read: Sequence[str] | None, crawl: str) -> list[pa.Table]:
-    return look_up_captures(question, crawl, read, harvest=False)
+    return look_up_captures(question, crawl, read)
 
 
 class Page:

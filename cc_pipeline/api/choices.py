@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from cc_pipeline.advice import option
 from cc_pipeline.api.reporter import get_reporter
 from cc_pipeline.errors import UserInputError, describe_unknown_name
 from cc_pipeline.home import format_setting, read_note
@@ -53,7 +54,7 @@ def change_choices(settings: Settings, choices: Mapping[str, str | bool], *, yes
         if not get_reporter().agrees(f"{differences}: {consequence}. Change it?"):
             variables = [f"{PREFIX}{name.upper()}" for name in changes if environment_value(name) is not None]
             keep_hint = f", or unset {' and '.join(variables)} to keep the home's settings" if variables else ""
-            raise UserInputError(f"{differences}: {consequence}. Confirm with --yes{keep_hint}")
+            raise UserInputError(f"{differences}: {consequence}. Confirm with {option(yes=True)}{keep_hint}")
     new_settings: Settings = replace(settings, **dict(choices))  # type: ignore[arg-type]  # names and kinds are those of CHOICES
     with open_workspace(new_settings) as workspace:
         workspace.choose(overwrite=True)

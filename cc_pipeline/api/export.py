@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from cc_pipeline.advice import advise, option
 from cc_pipeline.api.reporter import get_reporter
 from cc_pipeline.api.rows import MemoryRows
 from cc_pipeline.api.user_input import (
@@ -101,31 +102,30 @@ def export(
     """
     if str(out) == STANDARD_INPUT:
         raise UserInputError(
-            "--out - is not supported: export writes a file or folder. To write rows to standard output: "
-            "cc-pipeline sql --csv"
+            "- is no file: export writes a file or folder. To write rows to standard output: "
+            f"{advise('sql', 'QUERY', format='csv')}"
         )
     format_name = format or _guess_format(out)
     check_format(format_name, tuple(FORMATS))
     if tables and query:
-        raise UserInputError("choose one of --table and --query")
+        raise UserInputError("tables and a query exclude each other; name one of them")
     export_format = FORMATS[format_name]
     if isinstance(export_format, RecordFormat):
         if tables or query or columns or where or limit or new:
             raise UserInputError(
-                f"--format {format_name} exports records; it takes no --table, --query, --columns, --where, --limit "
-                "and --new"
+                f"the format {format_name} exports records; it takes no tables, query, columns, condition or limit"
             )
         if not targets:
-            raise UserInputError(f"--format {format_name} exports the records of targets: name some")
+            raise UserInputError(f"the format {format_name} exports the records of targets: name some")
         return _export_records(settings, out, export_format, targets, crawls, allow_missing, attribution)
     if export_format.only_table:
         if tables:
-            raise UserInputError(f"--format {format_name} exports {export_format.only_table}; it takes no --table")
+            raise UserInputError(f"the format {format_name} exports {export_format.only_table}; it takes no tables")
         tables = () if query else (export_format.only_table,)
     if new and (query or limit or not tables):
-        raise UserInputError("--new exports the new rows of tables: name them with --table; it takes no --limit")
+        raise UserInputError(f"new rows are those of tables: name them with {option(table=None)}, and no limit")
     if query and (targets or crawls):
-        raise UserInputError("--query cannot be combined with targets or --crawl; filter with WHERE in the query")
+        raise UserInputError("a query cannot be combined with targets or crawls; filter with WHERE in the query")
     from cc_pipeline.export.row_choice import RowChoice
 
     return _export_rows(
@@ -148,9 +148,7 @@ def _guess_format(out: Path) -> str:
     for name, export_format in FORMATS.items():
         if out.suffix.lower() in export_format.suffixes:
             return name
-    raise UserInputError(
-        f"no export format follows from the name {out.name!r}; add --format with one of: {', '.join(FORMATS)}"
-    )
+    raise UserInputError(f"no export format follows from the name {out.name!r}; name a format: {', '.join(FORMATS)}")
 
 
 def _export_rows(
@@ -235,7 +233,7 @@ def _export_records(
     if not settings.home.exists():
         raise EnvironmentFault(
             f"the home {settings.home} does not exist yet, so there are no records to export",
-            "Run the target first: cc-pipeline run … --crawl …",
+            advise("run", *domains, crawl="newest", sentence="Run the targets first: {}"),
         )
     with open_workspace(settings) as workspace, get_reporter().bars():
         stored = {slice_.crawl for slice_ in list_slices(workspace.lake, LOCATE)} if crawls else ()
@@ -259,17 +257,17 @@ def _no_records(state: StoredState, domains: Sequence[str]) -> EnvironmentFault:
     if located_crawls := sorted(state.count_rows("captures"), reverse=True):
         return EnvironmentFault(
             f"the captures of {names} in {', '.join(located_crawls)} are located and not fetched yet",
-            f"Run it again: cc-pipeline run {domains[0]} --crawl {located_crawls[0]}",
+            advise("run", domains[0], crawl=located_crawls[0], sentence="Run it again: {}"),
         )
     if crawls := sorted({row.slice_.crawl for row in state.slice_rows if row.slice_.target}, reverse=True):
         return EnvironmentFault(
             f"{', '.join(crawls)} has no captures of {names}, so there are no records to export",
-            f"Run it for another crawl: cc-pipeline run {domains[0]} --crawl …",
+            advise("run", domains[0], crawl="newest", sentence="Run it for another crawl: {}"),
         )
     return EnvironmentFault(
         f"{names} is not in this home, so there are no records to export: it was not run, or no crawl that it was run "
         "for has captures of it",
-        f"Run it for a crawl that has captures of it: cc-pipeline run {domains[0]} --crawl newest",
+        advise("run", domains[0], crawl="newest", sentence="Run it for a crawl that has captures of it: {}"),
     )
 
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from cc_pipeline.api.facade import public, translate_for_python
+from cc_pipeline.api.facade import public
 from cc_pipeline.api.reporter import Reporter, StderrReporter, use_reporter
 from cc_pipeline.errors import Incomplete, UserInputError, describe_unknown_name
 from cc_pipeline.progress import format_count
@@ -375,26 +375,13 @@ def _make_report(parts: Sequence[Part]) -> RunReport:
     import pyarrow as pa
 
     from cc_pipeline.api.rows import MemoryRows
+    from cc_pipeline.api.target_runs import PARTITION_COLUMNS, list_partitions
 
-    schema = pa.schema(
-        [("crawl", pa.string()), ("target", pa.string()), ("change", pa.string())]
-        + [(name, pa.int64()) for name in ("captures", "new", "pending", "lost")]
-    )
+    kinds = (*(pa.string() for _ in range(3)), *(pa.int64() for _ in range(4)))
+    schema = pa.schema([*zip(PARTITION_COLUMNS, kinds, strict=True)])
+    rows = [row for part in parts for row in list_partitions(part.changes, part.targets)]
+    table = pa.Table.from_pylist([dict(zip(PARTITION_COLUMNS, row, strict=True)) for row in rows], schema)
+    notes = tuple(dict.fromkeys(note for part in parts for note in part.notes))
     definitions = {target.slug: target.definition for part in parts for target in part.targets}
-    rows = [
-        {
-            "crawl": slice_.crawl,
-            "target": definitions[slice_.target],
-            "change": change.change,
-            "captures": change.after.captures,
-            "new": change.after.captures - change.before.captures,
-            # captures that were not even planned are pending too
-            "pending": change.after.captures - change.after.fetched - change.after.lost,
-            "lost": change.after.lost,
-        }
-        for part in parts
-        for slice_, change in part.changes.items()
-    ]
-    notes = tuple(dict.fromkeys(translate_for_python(note) for part in parts for note in part.notes))
     forgotten = sorted({definitions[slug] for part in parts for slug in part.forgotten})
-    return RunReport(MemoryRows(pa.Table.from_pylist(rows, schema)), notes, tuple(forgotten))
+    return RunReport(MemoryRows(table), notes, tuple(forgotten))

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cc_pipeline.advice import advise, option
 from cc_pipeline.api.reporter import get_reporter
-from cc_pipeline.api.run_steps import harvest_crawls, harvest_despite_gaps, resolve_crawls
+from cc_pipeline.api.run_steps import resolve_crawls
 from cc_pipeline.api.user_input import refuse_unnamed_captures
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, Target
-from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, SourceRefuses
+from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete
 from cc_pipeline.progress import format_count, human_bytes
 from cc_pipeline.settings import Settings, environment_value, load_settings
 from cc_pipeline.workspace.claim import claim_existing_home
@@ -88,42 +89,31 @@ def open_lookup(
 
 
 def find_index_sources(
-    workspace: Workspace, crawl: str, via: str, *, columns: Sequence[str] | None = None, harvest: bool = False
+    workspace: Workspace, crawl: str, via: str, *, columns: Sequence[str] | None = None
 ) -> IndexSources:
-    """Returns the indexes of a workspace for one crawl. ``harvest`` first reads missing footers of the crawl.
+    """Returns the indexes of a workspace for one crawl.
 
     Raises ``NoIndex`` if the crawl has no index; it names the command that makes one. Raises ``EnvironmentFault`` if
     ``via`` needs a harvest that the home does not have.
     """
     from cc_pipeline.harvesting.index_sources import index_sources
-    from cc_pipeline.index.gaps import index_advice, subset_flags
+    from cc_pipeline.index.gaps import index_advice, name_subsets
     from cc_pipeline.index.locators import AUTO, PARQUET
     from cc_pipeline.index.lookup import open_locators
 
     subsets = workspace.settings.subsets
-    if via in (AUTO, PARQUET):
-        is_unharvested = needs_harvest(workspace, crawl)
-        if harvest and (is_unharvested or has_gaps(workspace, crawl)):
-            try:
-                harvest_despite_gaps(lambda: harvest_crawls(workspace, [crawl]))
-            except SourceRefuses as refusal:
-                if via != AUTO:
-                    raise
-                # another index may find a few targets with fewer requests
-                get_reporter().note(refusal.problem)
-        elif is_unharvested and via == PARQUET:
-            raise EnvironmentFault(
-                f"the index of {crawl} has not been harvested: this home does not know yet which index files to read",
-                f"Harvest the index once: cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}   (or add "
-                "--harvest to this command)",
-            )
+    if via == PARQUET and needs_harvest(workspace, crawl):
+        raise EnvironmentFault(
+            f"the index of {crawl} has not been harvested: this home does not know yet which index files to read",
+            advise("index harvest", crawl=crawl, subset=name_subsets(subsets), sentence="Harvest the index once: {}"),
+        )
     sources = index_sources(workspace, crawl)
     with open_locators(crawl, subsets, sources, via) as available:
         is_missing = not available
     if is_missing and via not in (AUTO, PARQUET):
         raise NoIndex(
             f"there is no {via} index of {crawl}, and none can be made",
-            f"Search another index: leave out --index {via}",
+            f"Search another index: leave out {option(index=via)}",
         )
     if is_missing:
         raise NoIndex(f"this home has no index of {crawl}", index_advice(crawl, subsets))
@@ -152,9 +142,7 @@ def has_gaps(workspace: Workspace, crawl: str) -> bool:
     return bool(catalog_gaps(workspace, [crawl]))
 
 
-def look_up_captures(
-    lookup_request: LookupRequest, crawl: str, read: Sequence[str] | None, harvest: bool
-) -> list[pa.Table]:
+def look_up_captures(lookup_request: LookupRequest, crawl: str, read: Sequence[str] | None) -> list[pa.Table]:
     """Returns a table of captures per target, in the targets' order, with a ``target`` column. Adds to the costs."""
 
     from cc_pipeline.commoncrawl.target import by_subsets
@@ -168,8 +156,7 @@ def look_up_captures(
 
         answers.append(load_named_captures(lookup_request.workspace, crawl, named_targets))
     if indexed_targets := [target for target in lookup_request.targets if target.kind != GIVEN_KIND]:
-        # a harvest shows its own progress bars
-        sources = find_index_sources(lookup_request.workspace, crawl, settings.index, columns=read, harvest=harvest)
+        sources = find_index_sources(lookup_request.workspace, crawl, settings.index, columns=read)
         with get_reporter().bars():
             answers += [
                 look_up(crawl, subsets, group, sources, via=settings.index)
@@ -245,7 +232,7 @@ def refuse_failed(question: LookupRequest, failed: Sequence[str]) -> None:
     if failed:
         raise Incomplete(
             f"{len(failed)} of {len(question.crawls)} crawls could not be searched: {', '.join(failed)}",
-            f"The results lack the captures of these crawls. Search them again: -c {' -c '.join(failed)}",
+            option(crawl=failed, sentence="The results lack the captures of these crawls. Search them again: {}"),
         )
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
-from cc_pipeline.api.facade import translate_for_python
 from cc_pipeline.terminal import escape_controls
 
 
@@ -42,12 +41,12 @@ class StderrReporter:
 
     def note(self, text: str) -> None:
         """Prints the text always."""
-        print(f"note: {escape_controls(translate_for_python(text))}", file=sys.stderr)  # noqa: T201  # a cell shows it
+        print(f"note: {escape_controls(text)}", file=sys.stderr)  # noqa: T201  # a cell shows it
 
     def notice(self, text: str) -> None:
         """Prints the text unless ``quiet``."""
         if not self._quiet:
-            print(escape_controls(translate_for_python(text)), file=sys.stderr)  # noqa: T201
+            print(escape_controls(text), file=sys.stderr)  # noqa: T201
 
     def answer(self, text: str) -> None:
         """Prints the text unless ``quiet``."""

@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from cc_pipeline.addresses import scheme_of
-from cc_pipeline.api.facade import advice_for_python
+from cc_pipeline.advice import printing
+from cc_pipeline.api.facade import describe_call
 from cc_pipeline.api.row_preview import HTML_ROWS, TEXT_ROWS, rows_as_html, rows_as_text
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.progress import format_count
@@ -51,8 +52,14 @@ class Rows(ABC):
         return pa.RecordBatchReader.from_batches(next(parts), parts)
 
     def _read_from_python(self) -> Iterator[Any]:
-        with advice_for_python():
-            yield from self._read()
+        parts = self._read()
+        while True:
+            # not while the reader works
+            with printing(describe_call):
+                part = next(parts, None)
+            if part is None:
+                return
+            yield part
 
     @property
     def columns(self) -> list[str]:
@@ -224,7 +231,7 @@ class Answer(Rows):
         path = self._settings.published_path
         published = path.stat().st_mtime_ns if path.exists() else 0
         if self._first is None or self._first[0] != published:
-            with advice_for_python():
+            with printing(describe_call):
                 self._first = published, self._query_first_rows()
         return self._first[1]
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cc_pipeline.advice import advise, option
 from cc_pipeline.api.reporter import get_reporter
 from cc_pipeline.errors import (
     CrawlUnpublished,
@@ -94,7 +95,7 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str]) -> list[str]:
             if newest is None:
                 raise UserInputError(
                     f"{source} has path lists for none of its {len(newest_crawls)} newest crawls: they are not "
-                    "published yet. Name an older crawl with --crawl (to list crawls: cc-pipeline crawls)"
+                    f"published yet. Name an older crawl (to list crawls: {advise('crawls')})"
                 )
             crawl_ids.append(newest)
         elif is_selection(text, workspace.crawl_list.crawls):
@@ -107,7 +108,7 @@ def resolve_crawls(workspace: Workspace, crawls: Iterable[str]) -> list[str]:
                     raise UserInputError(_describe_missing(crawl_id, source))
                 raise CrawlUnpublished(
                     f"{crawl_id} is announced, but its path list is not at {source} yet. Run it once {crawl_id} is "
-                    "published, or take the newest published crawl: --crawl newest"
+                    f"published, or take the newest published crawl: {option(crawl='newest')}"
                 )
             crawl_ids.append(crawl_id)
     note = workspace.crawl_list.note if crawl_ids else None
@@ -121,9 +122,8 @@ def _describe_missing(crawl: str, source: str) -> str:
 
     list_key = published_key(crawl)
     if list_key is None:
-        return (
-            f"no archive file was added to {crawl} yet; add one: cc-pipeline files add FILE --kind warc --crawl {crawl}"
-        )
+        add = advise("files add", "FILE", kind="warc", crawl=crawl)
+        return f"no archive file was added to {crawl} yet; add one: {add}"
     return (
         f"{source} has no {list_key}, the list of the files of {crawl}: the month is not published yet, or this source "
         "has no CC-NEWS. Name another month or source"
@@ -203,11 +203,11 @@ def report_damage(workspace: Workspace, crawls: Iterable[str]) -> None:
         counts = Counter(row["source_file"] for row in rows if row["source_kind"] == ARCHIVE)
         if counts:
             at_least = "at least " if max(counts.values()) >= MAX_FAULT_ROWS else ""
+            query = advise("sql", f"SELECT * FROM source_faults WHERE crawl = '{crawl}'")
             get_reporter().note(
                 f"{crawl}: {at_least}{format_count(counts.total(), 'byte range')} of "
                 f"{format_count(len(counts), 'archive file')} could not be read, so their records are missing. To list "
-                "them, after the next run that publishes: cc-pipeline sql "
-                f"\"SELECT * FROM source_faults WHERE crawl = '{crawl}'\""
+                f"them, after the next run that publishes: {query}"
             )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cc_pipeline import progress
+from cc_pipeline.advice import option
 from cc_pipeline.api.lookups import LookupRequest, find_index_sources
 from cc_pipeline.api.reporter import get_reporter
 from cc_pipeline.atomic import write_whole, written_whole
@@ -42,7 +43,7 @@ def condition_of_all(texts: list[str]) -> str:
     return words[2]
 
 
-def scan(question: LookupRequest, where: str, out: Path, write: Callable[[pa.Table], None], *, harvest: bool) -> int:
+def scan(question: LookupRequest, where: str, out: Path, write: Callable[[pa.Table], None]) -> int:
     """Calls ``write`` with all captures in the crawls that match a condition, as far as the index tells; returns how
     many there are. Parts are kept beside ``out`` until the scan is complete. Raises ``UserInputError`` above the limits
     of the settings if nobody agrees, ``EnvironmentFault`` and ``DataFault`` for an index that cannot be read."""
@@ -65,9 +66,7 @@ def scan(question: LookupRequest, where: str, out: Path, write: Callable[[pa.Tab
         )
     write_whole(description_path, description_text)
     # parts of index files that the source has replaced since may lie in the folder too
-    part_paths = [
-        part for crawl in question.crawls for part in _scan_crawl(question, crawl, where, parts, harvest=harvest)
-    ]
+    part_paths = [part for crawl in question.crawls for part in _scan_crawl(question, crawl, where, parts)]
     row_count = 0
     for part in part_paths:
         for batch in pq.ParquetFile(part).iter_batches():
@@ -83,7 +82,7 @@ def delete_parts(out: Path) -> None:
     shutil.rmtree(out.with_name(f"{out.name}.parts"), ignore_errors=True)
 
 
-def _scan_crawl(question: LookupRequest, crawl: str, where: str, parts: Path, *, harvest: bool) -> list[Path]:
+def _scan_crawl(question: LookupRequest, crawl: str, where: str, parts: Path) -> list[Path]:
     """Writes the missing parts of a crawl; returns the paths of all its parts."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -98,7 +97,7 @@ def _scan_crawl(question: LookupRequest, crawl: str, where: str, parts: Path, *,
 
     condition, settings = parse_condition(where), question.settings
     subsets = condition.subsets or settings.subsets
-    sources = find_index_sources(question.workspace, crawl, "parquet", harvest=harvest)
+    sources = find_index_sources(question.workspace, crawl, "parquet")
     site_values = [(kind, value) for kind in ("tld", "domain", "host") for value in condition.values_of(kind)]
     kinds = {kind for kind, _ in site_values}
     # one column with sites is enough to locate them
@@ -129,7 +128,7 @@ def _scan_crawl(question: LookupRequest, crawl: str, where: str, parts: Path, *,
         if exceeds_limits and not get_reporter().agrees("Go on?"):
             raise UserInputError(
                 f"{estimate}, more than CC_PIPELINE_MAX_REQUESTS or CC_PIPELINE_MAX_BYTES, so {crawl} was not read. "
-                "Confirm the cost with --yes"
+                f"Confirm the cost with {option(yes=True)}"
             )
         with get_reporter().bars():
             for finished, (path, file_locations) in enumerate(todo.items()):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cc_pipeline import progress
+from cc_pipeline.advice import option
 from cc_pipeline.api.reporter import get_reporter
 from cc_pipeline.api.run_steps import (
     build_indexes,
@@ -49,6 +49,12 @@ _INDEX_FILES = 300
 _MAX_FAILURES_IN_A_ROW = 5
 
 
+#: The columns of a row for each crawl and target.
+PARTITION_COLUMNS = ("crawl", "target", "change", "captures", "new", "pending", "lost")
+#: The most characters of a target's definition in a row or a note.
+_MAX_DEFINITION_CHARS = 120
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """The result of a run in some of its crawls: changes by slice, in the order of the crawls. ``forgotten`` are the
@@ -64,6 +70,34 @@ class Part:
     position: tuple[int, int] = (1, 1)
     seconds: float = 0.0
     unsearched: tuple[str, ...] = ()
+
+
+def list_partitions(changes: Mapping[Slice, PartitionChange], targets: Iterable[Target]) -> list[Sequence[object]]:
+    """Returns a row for each changed slice, with ``PARTITION_COLUMNS``. The change is new, updated, same or not run."""
+    definitions = {target.slug: shorten_definition(target) for target in targets}
+    return [
+        (slice_.crawl, definitions[slice_.target], change.change, *count_captures([change]))
+        for slice_, change in changes.items()
+    ]
+
+
+def count_captures(changes: Iterable[PartitionChange]) -> tuple[int, int, int, int]:
+    """Returns the numbers of captures, and of new, pending and lost ones. Captures without a plan are pending too."""
+    all_changes = list(changes)
+    return (
+        sum(change.after.captures for change in all_changes),
+        sum(change.after.captures - change.before.captures for change in all_changes),
+        sum(change.after.captures - change.after.fetched - change.after.lost for change in all_changes),
+        sum(change.after.lost for change in all_changes),
+    )
+
+
+def shorten_definition(target: Target) -> str:
+    """Returns the definition of a target, cut if it is long."""
+    text = target.definition
+    if len(text) <= _MAX_DEFINITION_CHARS:
+        return text
+    return f"{text[:_MAX_DEFINITION_CHARS]}… ({len(target.members):,} members)"
 
 
 def run_targets(
@@ -86,7 +120,7 @@ def run_targets(
     it is left with a note, and the next one is run; the first returned fault then names all crawls that were left.
     Crawls without an index are a part of their own, and no fault unless there are no others.
 
-    Raises as ``materialize``, ``NoIndex`` if no crawl has an index, and ``UserInputError`` for a cost that nobody
+    Raises as ``run_part``, ``NoIndex`` if no crawl has an index, and ``UserInputError`` for a cost that nobody
     agreed to.
     """
     refuse_unnamed_captures(settings, targets)
@@ -115,7 +149,7 @@ def run_targets(
         is_last = number == total and not failed_crawls
         position = (number, total) if is_sequential else (1, 1)
         try:
-            part, trouble = _run_part(
+            part, trouble = run_part(
                 part_settings, crawls, part_targets, priced, (unfound, is_last), position=position, yes=yes
             )
         except CrawlUnpublished:
@@ -224,7 +258,7 @@ def _make_skipped_fault(
     return family(
         f"{len(faults_by_crawl):,} of {len(requested_crawls):,} crawls were skipped: {', '.join(faults_by_crawl)}. "
         f"The first: {first.problem}",
-        f"Run the command again for these crawls: -c {' -c '.join(faults_by_crawl)}. {first.advice}",
+        option(crawl=[*faults_by_crawl], sentence=f"Run it again for these crawls: {{}}. {first.advice}"),
     )
 
 
@@ -280,115 +314,43 @@ def _resolve_selection(
     if requests > settings.max_requests and not get_reporter().agrees("Go on?"):
         raise UserInputError(
             f"{estimate}, more than CC_PIPELINE_MAX_REQUESTS ({settings.max_requests:,}), so nothing was run. "
-            "Confirm the cost with --yes"
+            f"Confirm the cost with {option(yes=True)}"
         )
     return tuple(crawls), True
 
 
-def _run_part(
+def run_part(
     settings: Settings,
     crawls: Sequence[str],
     targets: Sequence[Target],
     priced: dict[Slice, FetchEstimate],
-    unfound: tuple[dict[str, list[Slice]], bool],
+    unfound: tuple[dict[str, list[Slice]], bool] | None,
     *,
-    position: tuple[int, int],
-    yes: bool,
-) -> tuple[Part, EnvironmentFault | None]:
-    """Runs the graph; returns the result and why partitions failed, if some did. ``priced`` is the cost of the fetches
-    of other parts; the fetches of this part are added to it. ``unfound`` and ``position`` are as for
-    :func:`materialize`."""
-    started = time.monotonic()
-    notes: list[str] = []
-    changes: dict[Slice, PartitionChange] = {}
-    forgotten: set[str] = set()
-
-    def collect_notes(
-        workspace: Workspace, before: Sequence[CrawlPlan], after: Sequence[CrawlPlan], removed: Sequence[str]
-    ) -> None:
-        from cc_pipeline.extraction.blocklist import read_blocklist
-        from cc_pipeline.extraction.crawl_plan import compare_plans
-
-        changes.update(compare_plans(before, after))
-        priced.update(workspace.fetch_estimates)
-        forgotten.update(removed)
-        notes.extend(read_blocklist(workspace).describe_blocks(targets))
-        if changed := list(
-            dict.fromkeys(changed_slice.crawl for changed_slice, change in changes.items() if change.change != "same")
-        ):
-            from cc_pipeline.checks.omissions import describe_omitted_subsets
-            from cc_pipeline.extraction.lookup_notes import describe_gaps
-
-            notes.extend(describe_gaps(workspace, changed, targets))
-            if any(change.change == "new" for change in changes.values()):
-                other_slices = (slices for plan in after for slices in plan.target_slices.additional.values())
-                stored_subsets = {slice_.subset for slices in other_slices for slice_ in slices}
-                notes.extend(describe_omitted_subsets(workspace, changed, targets, stored_subsets))
-
-    trouble = materialize(
-        settings,
-        crawls,
-        targets,
-        collect_notes,
-        short_ways=True,
-        yes=yes,
-        priced=priced,
-        unfound=unfound,
-        position=position,
-    )
-    seconds = time.monotonic() - started
-    part = Part(
-        settings,
-        tuple(targets),
-        changes,
-        frozenset(forgotten),
-        tuple(notes),
-        position=position,
-        seconds=seconds,
-    )
-    return part, trouble
-
-
-def materialize(
-    settings: Settings,
-    crawls: Sequence[str],
-    targets: Sequence[Target],
-    afterwards: Callable[[Workspace, Sequence[CrawlPlan], Sequence[CrawlPlan], Sequence[str]], object] = lambda *_: (
-        None
-    ),
-    *,
-    short_ways: bool = False,
-    yes: bool = False,
-    priced: Mapping[Slice, FetchEstimate] = MappingProxyType({}),
-    unfound: tuple[dict[str, list[Slice]], bool] | None = None,
+    short_ways: bool = True,
     position: tuple[int, int] = (1, 1),
-) -> EnvironmentFault | None:
+    yes: bool = False,
+) -> tuple[Part, EnvironmentFault | None]:
     """Runs the graph for ``targets`` in ``crawls`` with progress bars and a line per run. Runs nothing if nothing is to
     be done.
 
-    Returns why partitions failed, if some did (``Incomplete`` if the source did not return everything). All other
-    partitions, and what was fetched of these, are published all the same.
+    Returns the result, and why partitions failed, if some did (``Incomplete`` if the source did not return everything).
+    All other partitions, and what was fetched of these, are published all the same.
 
-    - ``afterwards`` is called with the open workspace, the plans of each crawl before and after, and the targets that
-      were not kept.
-    - ``short_ways``: a crawl is not harvested for a few targets that another index finds with fewer requests.
-    - ``yes`` agrees to the cost of an index that has to be built first.
-    - ``priced`` is the cost of the command's other fetches: all of them count together.
+    - ``priced`` is the cost of the command's other fetches, since all of them count together; those of this part are
+      added.
     - ``unfound`` are targets that are new in this command and have no capture yet, and whether these crawls are the
       last ones: then targets without captures are not kept.
+    - ``short_ways``: a crawl is not harvested for a few targets that another index finds with fewer requests.
     - ``position`` is the number of these crawls and how many such parts the command has. With several parts, the steps
-    are
-      details, and a part publishes only when the last publication is older than the settings say.
+      are details, and a part publishes only when the last publication is older than the settings say.
+    - ``yes`` agrees to the cost of an index that has to be built first.
     """
-    trouble: EnvironmentFault | None = None
+    started = time.monotonic()
     briefly = position[1] > 1
-    show_line = get_reporter().detail if briefly else get_reporter().answer
-    from cc_pipeline.extraction.crawl_plan import plan_crawl, replan_with_new_indexes
-    from cc_pipeline.extraction.index_choice import choose_indexes as ways_of
-    from cc_pipeline.extraction.index_choice import explain_index_choices, find_unindexed_crawls
+    from cc_pipeline.extraction.crawl_plan import compare_plans, plan_crawl
+    from cc_pipeline.extraction.index_choice import choose_indexes, explain_index_choices
     from cc_pipeline.workspace.workspace import open_workspace
 
-    slugs = [target.slug for target in targets]
     with ExitStack() as stack:
         stack.enter_context(report_disk_faults(settings.home))
         workspace = stack.enter_context(open_workspace(settings, one_command=True))
@@ -407,7 +369,7 @@ def materialize(
         from cc_pipeline.defs.stage_runner import StageRunner
 
         def plan_crawls() -> list[CrawlPlan]:
-            return [plan_crawl(workspace, crawl, slugs) for crawl in crawl_ids]
+            return [plan_crawl(workspace, crawl, [target.slug for target in targets]) for crawl in crawl_ids]
 
         runner = stack.enter_context(StageRunner(workspace))
         runner.refuse_too_many(crawl_ids, targets)
@@ -415,50 +377,115 @@ def materialize(
         runner.add_targets(targets, crawl_ids)
         build_indexes(runner, to_build)
         report_damage(workspace, to_build)
-        before = now = plan_crawls()
+        before = plan_crawls()
         if short_ways:
-            workspace.index_choices.update(ways_of(workspace, before, targets))
+            workspace.index_choices.update(choose_indexes(workspace, before, targets))
+            show_line = get_reporter().detail if briefly else get_reporter().answer
             for line in explain_index_choices(workspace.index_choices):
                 show_line(line)
-        harvested: list[str] = []
-        unanswered: set[str] = set()
-        indexed_crawls = [crawl for crawl in crawl_ids if indexed and crawl not in workspace.index_choices]
-        try:
-            is_complete = harvest_despite_gaps(
-                lambda: run_step(
-                    "index",
-                    lambda: harvested.extend(runner.harvest_changed(indexed_crawls)),
-                    is_notice=False,
-                    briefly=briefly,
-                )
-            )
-        except SourceRefuses as refusal:
-            is_complete = False
-            if not short_ways:
-                raise
-            now = [replan_with_new_indexes(workspace, crawl_plan) for crawl_plan in before]
-            _use_other_indexes(workspace, now, targets, refusal)
-            unanswered = find_unindexed_crawls(now, workspace.index_choices)
-            trouble = refusal if unanswered else None
-        if harvested or not is_complete:
-            now = [replan_with_new_indexes(workspace, crawl_plan) for crawl_plan in before]
-        answered = [crawl for crawl in crawl_ids if crawl not in unanswered]
-        made: list[str] = []
-        try:
-            run_step(
-                "pages", lambda: made.extend(runner.extract(answered, targets, now)), is_notice=False, briefly=briefly
-            )
-        except EnvironmentFault as error:
-            if not (is_partial_failure(error) or isinstance(error, Incomplete)):
-                raise
-            trouble = error
+        to_harvest = [crawl for crawl in crawl_ids if indexed and crawl not in workspace.index_choices]
+        now, refusal = _harvest(runner, workspace, before, targets, to_harvest, may_replace=short_ways, briefly=briefly)
+        made, trouble = _extract(runner, workspace, now, targets, refusal, briefly=briefly)
         # if nothing was due, nothing has changed
         after = plan_crawls() if made or trouble else now
         forgotten = _remove_empty_targets(runner, workspace, after, *unfound) if unfound else []
         if not briefly or _is_publication_old(workspace):
             run_step("cc.duckdb", runner.publish_changes, is_notice=False, briefly=briefly)
-        afterwards(workspace, before, after, forgotten)
-    return trouble
+        priced.update(workspace.fetch_estimates)
+        changes = compare_plans(before, after)
+        notes = _describe_omissions(workspace, targets, changes, after)
+    seconds = time.monotonic() - started
+    part = Part(
+        settings, tuple(targets), changes, frozenset(forgotten), tuple(notes), position=position, seconds=seconds
+    )
+    return part, trouble
+
+
+def _harvest(
+    runner: StageRunner,
+    workspace: Workspace,
+    crawl_plans: list[CrawlPlan],
+    targets: Sequence[Target],
+    crawls: Sequence[str],
+    *,
+    may_replace: bool,
+    briefly: bool,
+) -> tuple[list[CrawlPlan], SourceRefuses | None]:
+    """Harvests crawls. Returns the plans with the new indexes, and the refusal of a harvest that was replaced by
+    lookups in the URL index. Raises ``SourceRefuses`` if it could not or may not be replaced."""
+    from cc_pipeline.extraction.crawl_plan import replan_with_new_indexes
+
+    harvested: list[str] = []
+    try:
+        is_complete = harvest_despite_gaps(
+            lambda: run_step(
+                "index",
+                lambda: harvested.extend(runner.harvest_changed(crawls)),
+                is_notice=False,
+                briefly=briefly,
+            )
+        )
+    except SourceRefuses as refusal:
+        if not may_replace:
+            raise
+        replanned = [replan_with_new_indexes(workspace, crawl_plan) for crawl_plan in crawl_plans]
+        _use_other_indexes(workspace, replanned, targets, refusal)
+        return replanned, refusal
+    if is_complete and not harvested:
+        return crawl_plans, None
+    return [replan_with_new_indexes(workspace, crawl_plan) for crawl_plan in crawl_plans], None
+
+
+def _extract(
+    runner: StageRunner,
+    workspace: Workspace,
+    crawl_plans: Sequence[CrawlPlan],
+    targets: Sequence[Target],
+    refusal: SourceRefuses | None,
+    *,
+    briefly: bool,
+) -> tuple[list[str], EnvironmentFault | None]:
+    """Extracts the targets from the crawls that have an index. Returns the extracted partitions, and why others
+    failed: a ``refusal`` of the harvest for crawls without an index, or the fault of partitions."""
+    from cc_pipeline.extraction.index_choice import find_unindexed_crawls
+
+    unanswered = find_unindexed_crawls(crawl_plans, workspace.index_choices) if refusal else set()
+    crawls = [plan.target_slices.crawl for plan in crawl_plans if plan.target_slices.crawl not in unanswered]
+    made: list[str] = []
+    try:
+        run_step(
+            "pages",
+            lambda: made.extend(runner.extract(crawls, targets, crawl_plans)),
+            is_notice=False,
+            briefly=briefly,
+        )
+    except EnvironmentFault as error:
+        if not (is_partial_failure(error) or isinstance(error, Incomplete)):
+            raise
+        return made, error
+    return made, refusal if unanswered else None
+
+
+def _describe_omissions(
+    workspace: Workspace,
+    targets: Sequence[Target],
+    changes: Mapping[Slice, PartitionChange],
+    crawl_plans: Sequence[CrawlPlan],
+) -> list[str]:
+    """Returns notes on what a run left out: blocked sites, gaps of an index, subsets that were not requested."""
+    from cc_pipeline.checks.omissions import describe_omitted_subsets
+    from cc_pipeline.extraction.blocklist import read_blocklist
+    from cc_pipeline.extraction.lookup_notes import describe_gaps
+
+    notes = read_blocklist(workspace).describe_blocks(targets)
+    changed = list(dict.fromkeys(slice_.crawl for slice_, change in changes.items() if change.change != "same"))
+    if changed:
+        notes += describe_gaps(workspace, changed, targets)
+    if any(change.change == "new" for change in changes.values()):
+        other_slices = (slices for plan in crawl_plans for slices in plan.target_slices.additional.values())
+        stored_subsets = {slice_.subset for slices in other_slices for slice_ in slices}
+        notes += describe_omitted_subsets(workspace, changed, targets, stored_subsets)
+    return notes
 
 
 def _is_publication_old(workspace: Workspace) -> bool:

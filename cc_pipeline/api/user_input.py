@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cc_pipeline.advice import advise
 from cc_pipeline.api.reporter import get_reporter
 from cc_pipeline.commoncrawl.domains import find_closest_name
 from cc_pipeline.errors import CcPipelineError, UserInputError
@@ -266,7 +267,7 @@ def _suggest_alternative(connection: DuckDBPyConnection, settings: Settings, tar
     from cc_pipeline.capture_columns import CAPTURE
     from cc_pipeline.commoncrawl.target_text import to_run
 
-    run = f"To run it: cc-pipeline run {to_run(target.slug, label)} --crawl newest"
+    run = f"To run it: {advise('run', to_run(target.slug, label), crawl='newest')}"
     if target.place is None:
         return f". {run}"
     query = (
@@ -284,5 +285,5 @@ def _suggest_alternative(connection: DuckDBPyConnection, settings: Settings, tar
 def check_format(output: str, allowed: Sequence[str] = ROW_FORMATS) -> str:
     """Returns ``output`` if it is one of ``allowed``. Raises ``UserInputError``."""
     if output not in allowed:
-        raise UserInputError(f"--format is {output!r}; choose one of {', '.join(allowed)}")
+        raise UserInputError(f"there is no format {output!r}; choose one of {', '.join(allowed)}")
     return output

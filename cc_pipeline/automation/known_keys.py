@@ -6,6 +6,7 @@ from collections.abc import Collection
 from difflib import get_close_matches
 from typing import Final
 
+from cc_pipeline.advice import advise
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, whole_slug
 from cc_pipeline.commoncrawl.target_text import parse_slug, set_slug
 from cc_pipeline.errors import UserInputError
@@ -51,7 +52,7 @@ def find_target(text: str, known_slugs: Collection[str]) -> str:
     hint = (
         f"Did you mean {' or '.join(near)}?"
         if near
-        else 'To list its targets: cc-pipeline sql "FROM targets", and cc-pipeline targets list for the watch list'
+        else f"To list its targets: {advise('sql', 'FROM targets')}, and {advise('targets list')} for the watch list"
     )
     reason = f" ({trouble})" if trouble and not near else ""
     raise UserInputError(f"this home has no target {word!r}{reason}. {hint}")

@@ -170,7 +170,7 @@ def _check_tables(lake: Lake) -> Iterator[Finding]:
             continue
         if len(pinned.files) > _MANY_FILES:
             text = f"{spec.name} has {len(pinned.files):,} files; so many small files make queries slow"
-            yield Finding("note", "tables", text, "Merge the small files: cc-pipeline automation maintenance")
+            yield Finding("note", "tables", text, "Merge the small files: cc-pipeline automation clean")
         rows, files, tables = rows + pinned.rows, files + len(pinned.files), tables + (pinned.version >= 0)
     yield Finding(
         "ok", "tables", f"{format_count(tables, 'table')} with {rows:,} rows in {format_count(files, 'file')}"
@@ -220,7 +220,7 @@ def _check_purges(lake: Lake) -> Iterator[Finding]:
     if counts:
         tables = ", ".join(f"{count:,} in {table}" for table, count in sorted(counts.items()))
         text = f"rows of purged targets are hidden, and not deleted yet: {tables}"
-        yield Finding("note", "purges", text, "Delete them: cc-pipeline automation maintenance")
+        yield Finding("note", "purges", text, "Delete them: cc-pipeline automation clean")
 
 
 def verified_finding(verification: VerificationReport) -> Finding:

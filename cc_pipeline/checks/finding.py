@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cc_pipeline.advice import Advice
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 
 
@@ -14,7 +15,7 @@ class Finding:
     level: str
     topic: str
     text: str
-    advice: str = ""
+    advice: str | Advice = ""
 
 
 def describe_fault(topic: str, error: CcPipelineError) -> Finding:

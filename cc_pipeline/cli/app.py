@@ -9,6 +9,9 @@ import inspect
 import pkgutil
 import sys
 from collections import UserDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,77 +19,137 @@ import typer
 from typer.core import TyperGroup
 
 from cc_pipeline import __version__, interruption, progress
+from cc_pipeline.addresses import redact_addresses
+from cc_pipeline.advice import Advice, describe_command, printing
 from cc_pipeline.api.reporter import use_reporter
 from cc_pipeline.children import isolate_descendants
 from cc_pipeline.cli import commands
-from cc_pipeline.cli.command import PANELS, Command
+from cc_pipeline.cli.command import PANELS, Command, Group, Row, SharedOption
+from cc_pipeline.cli.options import FORMAT
 from cc_pipeline.cli.output import (
     ConsoleReporter,
-    GuardedCommand,
     coloured,
     console,
     console_err,
     drop_output,
     prepare_streams,
+    print_source,
     report_waiting,
+    row_format_set,
+    write_rows,
 )
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, Incomplete, disk_is_full
 from cc_pipeline.extension import extensions
+from cc_pipeline.settings import load_settings
 
 if TYPE_CHECKING:
     import click
 
 
-def find_commands() -> dict[str, Command]:
-    """The commands of the core and of extensions by name, in the order of the help."""
-    tree: dict[str, Command] = {}
+@cache
+def find_commands() -> Mapping[str, Row]:
+    """The table of commands by name, core and extensions, in the order of the help."""
+    table: dict[str, Row] = {}
     for module in pkgutil.iter_modules(commands.__path__):
-        tree |= getattr(import_module(f"{commands.__name__}.{module.name}"), "COMMANDS", {})
+        table |= getattr(import_module(f"{commands.__name__}.{module.name}"), "COMMANDS", {})
     for extension in extensions():
-        tree |= extension.commands()
-    return dict(sorted(tree.items(), key=lambda item: (PANELS.index(item[1].panel), item[1].position, item[0])))
+        table |= extension.commands()
+    return dict(sorted(table.items(), key=lambda item: (PANELS.index(item[1].panel), item[1].position, item[0])))
 
 
-def _add_command(built: typer.Typer, name: str, command: Command) -> None:
-    if isinstance(command.call, typer.Typer):
-        built.add_typer(command.call, name=name, rich_help_panel=command.panel)
-    else:
-        built.command(name, help=command.help, rich_help_panel=command.panel)(command.call)
-
-
-def _build_command(name: str, command: Command) -> click.Command:
+def _build_command(name: str, table: Mapping[str, Row]) -> click.Command:
+    """Builds a command, or a group with its commands, from the rows of the table."""
+    row = table[name]
     built = typer.Typer(rich_markup_mode="rich", add_completion=False)
-    _add_command(built, name, command)
-    for group in (built, *(group.typer_instance for group in built.registered_groups)):
-        assert group is not None
-        for registered in group.registered_commands:
-            registered.cls = GuardedCommand
-            registered.help = _reflow_help(registered.help or inspect.getdoc(registered.callback) or "")
+    if isinstance(row, Group):
+        group = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help=row.help)
+        built.add_typer(group, name=name, rich_help_panel=row.panel)
+        for full_name, command in table.items():
+            if full_name.startswith(f"{name} ") and isinstance(command, Command):
+                group.command(full_name.removeprefix(f"{name} "), help=_reflow_help(command.text))(_bind(command))
+    else:
+        built.command(name, help=_reflow_help(row.text), rich_help_panel=row.panel)(_bind(row))
     made = typer.main.get_command(built)
     return made.commands[name] if isinstance(made, TyperGroup) else made
 
 
+def _bind(command: Command) -> Callable[..., None]:
+    """Returns the function that Typer reads and calls: that of the command, with its shared options in place of
+    ``settings`` and ``overrides``. It prints the source first, and the rows that the command returns."""
+    signature = inspect.signature(command.call, eval_str=True)
+    shared = {option.name: option for option in command.options}
+    if command.columns:
+        shared[FORMAT.name] = FORMAT
+    parameters = [
+        parameter.replace(kind=parameter.KEYWORD_ONLY)
+        for name, parameter in signature.parameters.items()
+        if name not in ("settings", "overrides", *shared)
+    ]
+    parameters += [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=option.annotation)
+        for name, option in shared.items()
+    ]
+
+    def call(**values: Any) -> None:
+        with row_format_set(values.get(FORMAT.name, "table")):
+            _call(command, shared.values(), values)
+
+    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+def _call(command: Command, shared: Iterable[SharedOption], values: Mapping[str, Any]) -> None:
+    """Calls a command's function with the values of its parameters, and writes the rows that it returns."""
+    overrides = {key: text for option in shared for key, text in option.overrides(values[option.name]).items()}
+    given = dict(values)
+    if command.options:
+        settings = load_settings(**overrides)
+        print_source(settings, sends_requests="source" in values)
+        given |= {"settings": settings, "overrides": overrides}
+    names = inspect.signature(command.call).parameters
+    # an address with a secret is not repeated
+    places = {name: values[name] for name in ("source", "home") if values.get(name)}
+    places = {name: place for name, place in places.items() if redact_addresses(place) == place}
+    with printing(partial(_describe_command_here, places)):
+        rows: Any = command.call(**{name: value for name, value in given.items() if name in names})
+        if rows is not None:
+            write_rows("", command.columns, rows)
+
+
+def _describe_command_here(places: Mapping[str, str], advice: Advice) -> str:
+    """Returns the call as it is typed, with the source and the home that the running command was given."""
+    row = find_commands().get(advice.command)
+    taken = {option.name for option in row.options} if isinstance(row, Command) else set()
+    here = {name: place for name, place in places.items() if name in taken}
+    return describe_command(replace(advice, options={**advice.options, **here}))
+
+
 class _CommandsOnDemand(UserDict[str, Any]):
-    """Commands by name, in the order of the help. Each is built from its ``Command`` when it is first asked for: to
-    build all of them takes longer than some commands do."""
+    """Commands by name, in the order of the help. Each is built when it is first asked for: to build all of them takes
+    longer than some commands do."""
+
+    def __init__(self, table: Mapping[str, Row]) -> None:
+        super().__init__(dict.fromkeys(name for name in table if " " not in name))
+        self._table = table
 
     def __getitem__(self, name: str) -> click.Command:
-        if isinstance(self.data[name], Command):
-            self.data[name] = _build_command(name, self.data[name])
+        if self.data[name] is None:
+            self.data[name] = _build_command(name, self._table)
         built: click.Command = self.data[name]
         return built
 
 
 def build_app() -> typer.Typer:
     """The command line, with all commands that :func:`find_commands` finds."""
-    tree = find_commands()
+    table = find_commands()
 
     class WholeGroup(TyperGroup):
         """The group of all commands, which builds only those that are asked for."""
 
         def __init__(self, **attributes: Any) -> None:
             super().__init__(**attributes)
-            self.commands = _CommandsOnDemand(tree)
+            self.commands = _CommandsOnDemand(table)
 
         def list_commands(self, ctx: click.Context) -> list[str]:
             return [*self.commands]
@@ -192,6 +255,8 @@ def _print_error(error: CcPipelineError) -> None:
     if not isinstance(error, EnvironmentFault):
         console_err.print(coloured(("error:", "bold red"), f" {error}"))
         return
-    console_err.print(coloured(("error:", "bold red"), f" {error.problem}"))
-    if error.advice:
-        console_err.print(coloured(("what to do:", "bold"), f" {error.advice}"))
+    # the advice as it was printed where the command ran
+    problem, _, advice = str(error).partition("\n")
+    console_err.print(coloured(("error:", "bold red"), f" {problem}"))
+    if advice:
+        console_err.print(coloured(("what to do:", "bold"), f" {advice}"))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
-from io import UnsupportedOperation
 from pathlib import Path
-from typing import IO, Any
+from shutil import copyfileobj
+from tempfile import TemporaryFile
+from typing import Any
 
 import pyarrow as pa
 
+from cc_pipeline.advice import option
 from cc_pipeline.cli.output import as_text, json_line, notice, whole_file, write_csv, write_rows
 from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
 from cc_pipeline.errors import UserInputError
@@ -51,15 +53,12 @@ def capture_writer(output: str, columns: Sequence[str], out: Path | None) -> Ite
     ``EnvironmentFault`` if the disk refuses, ``UserInputError`` if no row would replace an existing file.
     """
     if out is None:
-        with _open_writer(output, columns, sys.stdout) as write:
+        with _open_writer(output, columns, None) as write:
             yield write
         return
     row_count = 0
     with whole_file(out) as temporary_path:
-        with (
-            open(temporary_path, "w", encoding="utf-8", newline="") as stream,
-            _open_writer(output, columns, stream) as write,
-        ):
+        with _open_writer(output, columns, temporary_path) as write:
 
             def count(table: pa.Table) -> None:
                 nonlocal row_count
@@ -74,32 +73,56 @@ def capture_writer(output: str, columns: Sequence[str], out: Path | None) -> Ite
 
 
 @contextmanager
-def _open_writer(output: str, columns: Sequence[str], stream: IO[str]) -> Iterator[Write]:
+def _open_writer(output: str, columns: Sequence[str], path: Path | None) -> Iterator[Write]:
+    """Opens a writer of a format, to a file or to standard output."""
     if output == "parquet":
-        with _open_parquet(columns, stream) as write:
+        with _open_parquet(columns, path) as write:
             yield write
-    elif output == "csv":
-        write_csv(stream, [columns])
-        yield lambda table: write_csv(stream, ([row[name] for name in columns] for row in _rows(table, columns)))
-    elif output == "json":
-        yield lambda table: stream.writelines(json_line(row) for row in _rows(table, columns))
+    elif output == "table":
+        with _open_table(columns) as write:
+            yield write
     else:
-        table_rows: list[list[Any]] = []
-        row_count = 0
+        with open(path, "w", encoding="utf-8", newline="") if path else nullcontext(sys.stdout) as stream:
+            if output == "json":
+                yield lambda table: stream.writelines(json_line(row) for row in _rows(table, columns))
+            else:
+                write_csv(stream, [columns])
+                yield lambda table: write_csv(
+                    stream, ([row[name] for name in columns] for row in _rows(table, columns))
+                )
 
-        def keep(table: pa.Table) -> None:
-            nonlocal row_count
-            row_count += table.num_rows
-            part = table.slice(0, max(0, _MAX_TABLE_ROWS - len(table_rows)))
-            table_rows.extend([as_text(row[name]) for name in columns] for row in _rows(part, columns))
 
-        yield keep
-        write_rows("", columns, table_rows, "table")
-        if row_count > len(table_rows):
-            notice(
-                f"{format_count(row_count - len(table_rows), 'more capture', 'are')} not shown; --format json shows "
-                "all of them"
-            )
+@contextmanager
+def _open_table(columns: Sequence[str]) -> Iterator[Write]:
+    """Shows the first rows when the block ends."""
+    table_rows: list[list[str]] = []
+    row_count = 0
+
+    def keep(table: pa.Table) -> None:
+        nonlocal row_count
+        row_count += table.num_rows
+        part = table.slice(0, max(0, _MAX_TABLE_ROWS - len(table_rows)))
+        table_rows.extend([as_text(row[name]) for name in columns] for row in _rows(part, columns))
+
+    yield keep
+    write_rows("", columns, table_rows, "table")
+    if row_count > len(table_rows):
+        hidden = format_count(row_count - len(table_rows), "more capture", "are")
+        notice(f"{hidden} not shown; {option(format='json')} shows all of them")
+
+
+@contextmanager
+def _open_parquet(columns: Sequence[str], path: Path | None) -> Iterator[Write]:
+    """Writes to a file. A pipe has no positions, so it gets a copy of a temporary file at the end."""
+    import pyarrow.parquet as pq
+
+    schema = pa.schema([NAMED_CAPTURES.field(name) for name in columns])
+    with TemporaryFile() as spool:
+        with pq.ParquetWriter(path or spool, schema, compression="zstd") as writer:
+            yield lambda table: writer.write_table(table.select(columns).cast(schema))
+        if path is None:
+            spool.seek(0)
+            copyfileobj(spool, sys.stdout.buffer)
 
 
 def _rows(table: pa.Table, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -108,49 +131,3 @@ def _rows(table: pa.Table, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
             if row.get("extra_columns") is not None:
                 row["extra_columns"] = dict(row["extra_columns"])
             yield row
-
-
-@contextmanager
-def _open_parquet(columns: Sequence[str], stream: IO[str]) -> Iterator[Write]:
-    import pyarrow.parquet as pq
-
-    schema = pa.schema([NAMED_CAPTURES.field(name) for name in columns])
-    with pq.ParquetWriter(_Bytes(stream), schema, compression="zstd") as writer:
-        yield lambda table: writer.write_table(table.select(columns).cast(schema))
-
-
-class _Bytes:
-    """The byte stream behind a text stream. It counts its own position, since a pipe has none."""
-
-    closed = False
-
-    def __init__(self, stream: IO[str]) -> None:
-        stream.flush()
-        self._stream = stream.buffer if hasattr(stream, "buffer") else None
-        self._position = 0
-
-    def write(self, data: bytes) -> int:
-        if self._stream is None:
-            raise UnsupportedOperation("this stream takes no bytes")
-        self._stream.write(data)
-        self._position += len(data)
-        return len(data)
-
-    def tell(self) -> int:
-        return self._position
-
-    def flush(self) -> None:
-        if self._stream is not None:
-            self._stream.flush()
-
-    def close(self) -> None:
-        self.flush()
-
-    def readable(self) -> bool:
-        return False
-
-    def writable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return False

@@ -1,25 +1,18 @@
-"""Options that several commands share, and the settings that flags stand for."""
+"""Options that several commands share, and the settings that they stand for."""
 
 from __future__ import annotations
 
 import math
 import sys
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
+from cc_pipeline.cli.command import SharedOption
+from cc_pipeline.cli.output import guard_formulas
 from cc_pipeline.index.locators import AUTO, KINDS, refuse_unknown_kind
 
 _NO_LIMIT = 1 << 62
-Source = Annotated[
-    str | None,
-    typer.Option(
-        "--source",
-        help="Root of a Common Crawl bucket: a folder, https:// or s3://; several are separated by a "
-        "comma and a space.",
-    ),
-]
-Home = Annotated[str | None, typer.Option("--home", help="Folder of all local state (default: data).")]
 _CRAWL = typer.Option(
     "--crawl",
     "-c",
@@ -34,57 +27,81 @@ _TARGET = typer.Argument(
 )
 Targets = Annotated[list[str], _TARGET]
 MaybeTargets = Annotated[list[str] | None, _TARGET]
-Subsets = Annotated[
-    list[str] | None, typer.Option("--subset", help="warc (default), crawldiagnostics, robotstxt; may be repeated.")
+Creator = Annotated[
+    str, typer.Option("--creator", help="Creator of the export: the name of a person or an organization.")
 ]
-
-
-def _check_index_kind(via: str | None) -> str | None:
-    if via is not None:
-        refuse_unknown_kind(via)
-    return via
-
-
-Via = Annotated[
-    str | None,
-    typer.Option("--index", callback=_check_index_kind, help=f"Index to search: {', '.join((AUTO, *KINDS))}."),
-]
-AllowGaps = Annotated[
+Address = Annotated[str, typer.Option("--url", help="Address at which the export will be described or found.")]
+GuardFormulas = Annotated[
     bool,
     typer.Option(
-        "--allow-gaps",
-        help="Accept gaps: index files that could not be read. Their captures are missing, and the result is marked "
-        "incomplete.",
+        "--guard-formulas",
+        callback=guard_formulas,
+        help="In CSV, put ' before text that begins with =, +, -, @, a tab or the end of a line, so that no "
+        "spreadsheet runs it. Without it the text is exact.",
     ),
 ]
-AcceptRemovals = Annotated[
-    bool,
-    typer.Option(
-        "--accept-removals", help="Remove captures that the index no longer lists, with their records and pages."
-    ),
-]
-Wait = Annotated[
-    bool | None,
-    typer.Option(
-        "--wait/--no-wait",
-        help="Whether to wait for a source that refuses (default: 7 days at a terminal, else 6 minutes).",
-    ),
-]
-Yes = Annotated[
-    bool,
-    typer.Option(
-        "--yes",
-        help="Do not ask: fetch above CC_PIPELINE_MAX_BYTES and _MAX_REQUESTS, parse again after a changed setting.",
-    ),
-]
+#: Of every command with rows.
+FORMAT: Final = SharedOption(
+    "row_format",
+    Annotated[str, typer.Option("--format", help="table, json (a line for each row) or csv.")],
+    default="table",
+)
+HOME: Final = SharedOption(
+    "home",
+    Annotated[str | None, typer.Option("--home", help="Folder of all local state (default: data).")],
+    lambda folder: {"home": folder},
+)
+SOURCE: Final = SharedOption(
+    "source",
+    Annotated[
+        str | None,
+        typer.Option(
+            "--source",
+            help="Root of a Common Crawl bucket: a folder, https:// or s3://; several are separated by a "
+            "comma and a space.",
+        ),
+    ],
+    lambda root: {"source": root},
+)
+SUBSET: Final = SharedOption(
+    "subset",
+    Annotated[
+        list[str] | None, typer.Option("--subset", help="warc (default), crawldiagnostics, robotstxt; may be repeated.")
+    ],
+    lambda subsets: {"subsets": tuple(subsets) if subsets else None},
+)
 
 
-def cost_limit(yes: bool) -> int | None:
-    """Returns the limit of a fetch (bytes or requests) for ``--yes``; ``None`` keeps that of the environment."""
-    return _NO_LIMIT if yes else None
+def _check_index_kind(kind: str | None) -> str | None:
+    if kind is not None:
+        refuse_unknown_kind(kind)
+    return kind
 
 
-def wait_seconds(wait: bool | None) -> float | None:
+INDEX: Final = SharedOption(
+    "index",
+    Annotated[
+        str | None,
+        typer.Option("--index", callback=_check_index_kind, help=f"Index to search: {', '.join((AUTO, *KINDS))}."),
+    ],
+    lambda kind: {"index": kind},
+)
+ALLOW_GAPS: Final = SharedOption(
+    "allow_gaps",
+    Annotated[
+        bool,
+        typer.Option(
+            "--allow-gaps",
+            help="Accept gaps: index files that could not be read. Their captures are missing, and the result is "
+            "marked incomplete.",
+        ),
+    ],
+    lambda is_allowed: {"max_index_gaps": 1.0 if is_allowed else None},
+    default=False,
+)
+
+
+def _wait_seconds(wait: bool | None) -> float | None:
     """Returns how many seconds a command waits for a source that refuses; ``None`` keeps the setting. Without a flag or
     a variable, a command at a terminal waits a week."""
     from cc_pipeline.settings.reading import environment_value
@@ -96,12 +113,36 @@ def wait_seconds(wait: bool | None) -> float | None:
     return WAIT_ATTENDED if attended else None
 
 
-def index_gap_limit(allow_gaps: bool) -> float | None:
-    """Returns the setting ``max_index_gaps`` for the flag; ``None`` keeps that of the environment."""
-    return 1.0 if allow_gaps else None
+WAIT: Final = SharedOption(
+    "wait",
+    Annotated[
+        bool | None,
+        typer.Option(
+            "--wait/--no-wait",
+            help="Whether to wait for a source that refuses (default: 7 days at a terminal, else 6 minutes).",
+        ),
+    ],
+    lambda wait: {"wait": _wait_seconds(wait)},
+)
 
 
-Creator = Annotated[
-    str, typer.Option("--creator", help="Creator of the export: the name of a person or an organization.")
-]
-Address = Annotated[str, typer.Option("--url", help="Address at which the export will be described or found.")]
+def _lift_cost_limits(yes: bool) -> dict[str, Any]:
+    return {"max_bytes": _NO_LIMIT, "max_requests": _NO_LIMIT} if yes else {}
+
+
+YES: Final = SharedOption(
+    "yes",
+    Annotated[
+        bool,
+        typer.Option(
+            "--yes",
+            help="Do not ask: fetch above CC_PIPELINE_MAX_BYTES and _MAX_REQUESTS, parse again after a changed "
+            "setting.",
+        ),
+    ],
+    _lift_cost_limits,
+    default=False,
+)
+#: Of commands that read a home, and of those that also ask its source.
+LOCAL: Final = (HOME,)
+REMOTE: Final = (SOURCE, HOME)

@@ -7,14 +7,14 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, Literal, TextIO, cast
+from typing import IO, TYPE_CHECKING, Final, Literal, TextIO, cast
 
 import typer
 from rich.cells import cell_len
@@ -23,19 +23,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
-from typer.core import TyperCommand, TyperOption
 
 from cc_pipeline import progress
 from cc_pipeline.api.user_input import ROW_FORMATS, check_format
 from cc_pipeline.atomic import written_whole
-from cc_pipeline.errors import CcPipelineError, UserInputError, disk_trouble
+from cc_pipeline.errors import UserInputError, disk_trouble
 from cc_pipeline.export.formulas import harmless
 from cc_pipeline.terminal import EscapingTerminal, escape_controls
 
 if TYPE_CHECKING:
-    from click import Context, Parameter
-
     from cc_pipeline.api.export import Export
+    from cc_pipeline.settings import Settings
 
 #: Maximum characters of a line in a file or pipe. Lines are not wrapped there, so a message is one line of a log.
 _MAX_LINE_WIDTH = 100_000
@@ -90,29 +88,39 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     """Prints a table that fits the screen, with right-aligned numbers, wrapped texts and no empty columns. If there are
     too many columns for that, prints one value per line."""
     values = [list(row) for row in rows]
-    filled_places = [
+    filled = [
         place for place in range(len(columns)) if not values or any(row[place] not in (None, "") for row in values)
     ]
-    columns, values = (
-        [columns[place] for place in filled_places],
-        [[row[place] for place in filled_places] for row in values],
-    )
+    values = [[row[place] for place in filled] for row in values]
     # text from pages is escaped and never markup
     texts = [[escape_controls(_table_cell(value), one_line=True) for value in row] for row in values]
     # column names have underscores, as in SQL; in a narrow table they are wrapped at spaces
-    for names, breaks in ((columns, "\n"), (columns, " "), ([name.replace("_", " ") for name in columns], " ")):
-        widths, is_squeezed = _fit_widths([name.split(breaks) for name in names], texts)
-        if not is_squeezed:
-            break
+    names = [columns[place] for place in filled]
+    widths, is_squeezed = _fit_widths([[name] for name in names], texts)
+    if is_squeezed:
+        names = [name.replace("_", " ") for name in names]
+        widths, is_squeezed = _fit_widths([name.split() for name in names], texts)
     if title:
         console.print(Text(title, style="italic"))  # as a title of the table it would be wrapped to the table's width
     if is_squeezed and max(widths) < _MIN_FOLDED_WIDTH:
-        _show_vertically(columns, texts, "fold")
+        _show_vertically(names, texts, "fold")
+    else:
+        _show_grid(names, texts, widths, _find_numeric(values, len(names)), "fold")
+
+
+def show_truncated(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Prints rows with truncated cells on a terminal: as a table, or one value per line if there are many columns."""
+    texts = [[escape_controls(_cell(value), one_line=True) for value in row] for row in rows]
+    if len(columns) * (_MIN_COLUMN_WIDTH + _COLUMN_GAP) > console.width:
+        _show_vertically(columns, texts, "ellipsis")
         return
-    numeric = [
-        bool(values) and all(isinstance(row[place], int | float) for row in values) for place in range(len(names))
-    ]
-    _show_grid(names, texts, widths, numeric, "fold")
+    widths, _ = _fit_widths([[name] for name in columns], texts)
+    _show_grid(columns, texts, widths, _find_numeric(rows, len(columns)), "ellipsis")
+
+
+def _find_numeric(rows: Sequence[Sequence[object]], count: int) -> list[bool]:
+    """Returns for each column whether it has numbers and nothing else."""
+    return [bool(rows) and all(isinstance(row[place], int | float | None) for row in rows) for place in range(count)]
 
 
 def _show_grid(
@@ -167,19 +175,6 @@ def show_indented(label: Text, text: str) -> None:
     row.add_column(overflow="fold")
     row.add_row(label, Text(text))
     console.print(row)
-
-
-def show_truncated(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Prints rows with truncated cells on a terminal: as a table, or one value per line if there are many columns."""
-    texts = [[escape_controls(_cell(value), one_line=True) for value in row] for row in rows]
-    if len(columns) * (_MIN_COLUMN_WIDTH + _COLUMN_GAP) > console.width:
-        _show_vertically(columns, texts, "ellipsis")
-        return
-    widths, _ = _fit_widths([[name] for name in columns], texts)
-    numeric = [
-        bool(rows) and all(isinstance(row[place], int | float | None) for row in rows) for place in range(len(columns))
-    ]
-    _show_grid(columns, texts, widths, numeric, "ellipsis")
 
 
 def _table_cell(value: object) -> str:
@@ -253,18 +248,12 @@ def drop_output() -> None:
         os.dup2(null_device.fileno(), sys.stdout.fileno())
 
 
-def choose_format(formats: Iterable[str | None], out: Path | None) -> str:
-    """Returns the format of rows that options ask for (``None``: an option that was not given), else that of the suffix
-    of ``out``, else ``table``.
+def choose_format(given: str | None, out: Path | None) -> str:
+    """Returns the format of rows that is ``given``, else that of the suffix of ``out``, else ``table``.
 
-    Raises ``UserInputError`` for several and for unknown formats and suffixes, for a table in a file, and for Parquet
-    on a terminal.
+    Raises ``UserInputError`` for unknown formats and suffixes, for a table in a file, and for Parquet on a terminal.
     """
-    given = {name for name in formats if name}
-    if len(given) > 1:
-        raise UserInputError(f"the options ask for several formats ({', '.join(sorted(given))}); choose one")
-    by_suffix = "table" if out is None else _SUFFIXES.get(out.suffix.lower())
-    format_name = next(iter(given), by_suffix)
+    format_name = given or ("table" if out is None else _SUFFIXES.get(out.suffix.lower()))
     if format_name is None:
         raise UserInputError(f"the suffix of {out and out.name!r} names no format; add --format csv, json or parquet")
     check_format(format_name, (*ROW_FORMATS, "parquet"))
@@ -404,16 +393,9 @@ def _jsonable(value: object) -> object:
     return value if isinstance(value, bool | int | float) else str(value)
 
 
-_GUARD_HELP: Final = (
-    "In CSV, put ' before text that begins with =, +, -, @, a tab or the end of a line, so that no spreadsheet "
-    "runs it. Without it the text is exact."
-)
-_FORMAT_HELP: Final = "table, json (a line for each row) or csv."
-
-
 @dataclass(slots=True)
 class _Flags:
-    """The options of the running command that all commands with rows share."""
+    """The format of rows of the running command, which may be changed for CSV in spreadsheets."""
 
     row_format: str = "table"
     guards_formulas: bool = False
@@ -429,28 +411,33 @@ def guards_formulas() -> bool:
     return _flags.guards_formulas
 
 
+def guard_formulas(value: bool) -> bool:
+    """Sets whether the running command makes formulas in CSV harmless."""
+    _flags.guards_formulas = value
+    return value
+
+
 def row_format() -> str:
     """The ``--format`` of the running command: ``table``, ``json`` or ``csv``."""
     return _flags.row_format
 
 
-def _choose_row_format(text: str) -> None:
-    """Sets the format of the running command. Only rows go to standard output if a program reads them."""
+@contextmanager
+def row_format_set(text: str) -> Iterator[None]:
+    """Sets the format of the command in the block. Only rows go to standard output if a program reads them."""
     _flags.row_format, _flags.csv_columns = check_format(text), ()
     console.stderr = text != "table"
+    try:
+        yield
+    finally:
+        _flags.row_format, console.stderr = "table", False
 
 
-def print_source(*, home: str | None, source: str | None, sends_requests: bool) -> None:
+def print_source(settings: Settings, *, sends_requests: bool) -> None:
     """Writes a line to standard error if the source is not Common Crawl's own bucket, in bold for a mini crawl.
 
     ``sends_requests``: the command sends requests. Then a line says how to set a contact, if Common Crawl would get
     none."""
-    from cc_pipeline.settings import load_settings
-
-    try:
-        settings = load_settings(home=home, source=source)
-    except CcPipelineError:
-        return  # the command reports it
     if settings.is_mini_crawl:
         text = f"INVENTED WEB: {settings.source} is a crawl generated for the demo; no page in it is real."
         console_err.print(f"{text} For real pages, use another home: --home", soft_wrap=True, style="bold reverse")
@@ -461,44 +448,3 @@ def print_source(*, home: str | None, source: str | None, sends_requests: bool) 
 
 
 _CONTACT_EXAMPLE: Final = "export CC_PIPELINE_CONTACT=mailto:you@example.org"
-
-
-class GuardedCommand(TyperCommand):
-    """A command that prints its source first, with the options that all commands share: ``--format``, if it has none of
-    its own, and ``--guard-formulas``, if CSV is one of its formats."""
-
-    def make_context(self, *args: Any, **attributes: Any) -> Context:
-        """Parses the arguments. The options of a command end with it."""
-        _choose_row_format("table")
-        context = super().make_context(*args, **attributes)
-        context.call_on_close(lambda: _choose_row_format("table"))
-        return context
-
-    def invoke(self, ctx: Context) -> Any:
-        """Prints the source, then runs the command."""
-        if "home" in ctx.params:
-            sends_requests = "source" in ctx.params
-            print_source(home=ctx.params["home"], source=ctx.params.get("source"), sends_requests=sends_requests)
-        return super().invoke(ctx)
-
-    def __init__(self, name: str | None, *, params: Sequence[Parameter] = (), **attributes: Any) -> None:
-        formats = [parameter for parameter in params if "--format" in parameter.opts]
-        parameters = [*params, *([] if formats else [_shared_option("--format", _choose_row_format, _FORMAT_HELP)])]
-        if not formats or "csv" in (getattr(formats[0], "help", None) or ""):
-            parameters.append(_shared_option("--guard-formulas", _guard_formulas, _GUARD_HELP))
-        super().__init__(name, params=parameters, **attributes)
-
-
-def _shared_option(name: str, choose: Callable[[Any], None], help: str) -> TyperOption:
-    return TyperOption(
-        param_decls=[name],
-        is_flag=choose is _guard_formulas,
-        default=False if choose is _guard_formulas else "table",
-        expose_value=False,
-        callback=lambda _context, _option, value: choose(value),
-        help=help,
-    )
-
-
-def _guard_formulas(value: bool) -> None:
-    _flags.guards_formulas = value

@@ -120,7 +120,7 @@ def _show(rows: duckdb.DuckDBPyConnection, columns: Sequence[str], *, screen: bo
     shown_rows = list(islice(remaining_rows, _MAX_SHOWN_ROWS))
     show_truncated(columns, shown_rows)
     if next(remaining_rows, None) is not None:
-        notice(f"only the first {_MAX_SHOWN_ROWS:,} rows are shown; --csv or --out FILE.parquet writes all of them")
+        notice(f"only the first {_MAX_SHOWN_ROWS:,} rows are shown; --out FILE.parquet writes all of them")
 
 
 def _iterate_rows(rows: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:

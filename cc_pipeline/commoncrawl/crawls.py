@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
+from cc_pipeline.advice import advise
 from cc_pipeline.commoncrawl.surt import KeyRule
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
 
@@ -230,7 +231,7 @@ def validate_crawl_id(text: str) -> str:
         raise UserInputError(f"{text[:80]!r} is no month of CC-NEWS; write a month from 2016 on, as in CC-NEWS-2026-05")
     if len(name) > _MAX_ID or not _ID.fullmatch(name):
         raise UserInputError(
-            f"{text[:80]!r} is not a crawl id, such as CC-MAIN-2024-22. To list all crawls: cc-pipeline crawls"
+            f"{text[:80]!r} is not a crawl id, such as CC-MAIN-2024-22. To list all crawls: {advise('crawls')}"
         )
     return name
 

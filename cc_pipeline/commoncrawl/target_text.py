@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shlex
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from cc_pipeline.advice import option
 from cc_pipeline.commoncrawl.domains import HostPort, is_icann_suffix, is_ip, quote, read_host, read_host_port
 from cc_pipeline.commoncrawl.surt import resolved_parts
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, Target
@@ -48,8 +48,8 @@ def parse_named_captures(name: str) -> Target:
     plain = name.strip().lower()
     if not _SET_NAME.fullmatch(plain):
         raise UserInputError(
-            f"{quote(name)} cannot be the name of named captures; use up to 60 letters, digits, - and _ (--name NAME "
-            "if the file's name has other characters)"
+            f"{quote(name)} cannot be the name of named captures; use up to 60 letters, digits, - and _ "
+            f"({option(name='NAME')} if the file's name has other characters)"
         )
     return Target(GIVEN_KIND, plain, f"{GIVEN_KIND}_{plain}")
 
@@ -154,13 +154,11 @@ def set_slug_in(line: str) -> str | None:
 
 
 def to_run(slug: str, target_text: str) -> str:
-    """Returns the shell argument that runs the target of ``target_text``. The name of a set is enough for lookups, but
-    not for a run."""
+    """Returns the text that runs the target of ``target_text``. The name of a set is enough for lookups, but not for a
+    run."""
     # slugs of other targets, and of conditions, have a dot
     only_named = slug.startswith(SET_SLUG) and "." not in slug and "=" not in target_text
-    return shlex.quote(
-        f"set:{slug.removeprefix(SET_SLUG)} = example.com, example.org" if only_named else target_text or slug
-    )
+    return f"set:{slug.removeprefix(SET_SLUG)} = example.com, example.org" if only_named else target_text or slug
 
 
 def parse_slug(text: str) -> str:

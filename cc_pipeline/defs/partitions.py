@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 import dagster as dg
 
+from cc_pipeline.advice import ANY, advise
 from cc_pipeline.errors import UserInputError
 
 #: The context of a step over partitions: that of the assets, or of an op over listed partitions.
@@ -75,7 +76,8 @@ def explain_too_many(crawls: int, targets: int) -> str | None:
     return (
         f"{crawls:,} crawls × {targets:,} targets would be {crawls * targets:,} partitions, and Dagster supports "
         f"{MAX_PARTITIONS:,}. Put domains that belong together into a set (docs/targets.md), or delete targets that "
-        "nobody needs (cc-pipeline targets remove … --purge) and keys without data (cc-pipeline automation clean)"
+        f"nobody needs ({advise('targets remove', ANY, purge=True)}) and keys without data "
+        f"({advise('automation clean')})"
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import dagster as dg
 
+from cc_pipeline.advice import advise
 from cc_pipeline.automation.due import (
     MAX_FAILURES,
     BackfillDecision,
@@ -268,7 +269,7 @@ def find_due_partitions(
         wanted_pairs += sorted(((old.crawl, old.target) for old in report.reparse_costs), reverse=True)
     elif report.reparse_costs:
         cost = describe_cost(settings, report.reparse_costs)
-        notes.append(f"{cost}. To have them parsed: cc-pipeline automation reparse --yes")
+        notes.append(f"{cost}. To have them parsed: {advise('automation reparse', yes=True)}")
     runs = instance.get_runs(dg.RunsFilter(job_name=namespace.qualify("extract_targets"), statuses=list(UNFINISHED)))
     busy = {split_key(key) for run in runs for key in read_listed_keys(run, namespace)}
     busy |= {split_key(key) for key, status in statuses.items() if status is dg.AssetPartitionStatus.IN_PROGRESS}
@@ -426,7 +427,7 @@ def report_refusals(
         state = "refuses"
         words = (
             f"{host.host} refuses requests ({host.last_refusal}): none is sent until "
-            f"{host.refuses_until:%Y-%m-%d %H:%M} UTC. To try at once: cc-pipeline doctor --reset-host {host.host}"
+            f"{host.refuses_until:%Y-%m-%d %H:%M} UTC. To try at once: {advise('doctor', reset_host=host.host)}"
         )
     if state != (context.cursor or "answers"):
         context.log.warning(words)

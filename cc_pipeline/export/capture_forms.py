@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
+from cc_pipeline.advice import option
 from cc_pipeline.archive.writing import arc_as_warc_member
 from cc_pipeline.capture_columns import KEY_NAMES
 from cc_pipeline.documents.batch.pool import parse_batches, start_early
@@ -45,7 +46,9 @@ def render_capture(nearest: Nearest, form: Form) -> tuple[bytes, str | None]:
     if form == "warc":
         if nearest.row["archive_format"] != "arc":
             return nearest.member, None
-        return _as_warc(nearest), "converted from an ARC record; --format record gives the archive's own bytes"
+        return _as_warc(
+            nearest
+        ), f"converted from an ARC record; {option(format='record')} gives the archive's own bytes"
     if form == "body":
         return _body(nearest), None
     if form == "html":
@@ -97,7 +100,7 @@ def _page(nearest: Nearest) -> tuple[bytes, str | None]:
     note = (
         None
         if decoded.charset == "UTF-8"
-        else f"converted from {decoded.charset} to UTF-8; --format body has the original bytes"
+        else f"converted from {decoded.charset} to UTF-8; {option(format='body')} has the original bytes"
     )
     return decoded.text.encode("utf-8", "replace"), note
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from duckdb import DuckDBPyConnection
 
+from cc_pipeline.advice import option
 from cc_pipeline.documents.document2012.json import metadata_json
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.export.files import ExportedTable, whole_file, write_export_documents
@@ -40,7 +41,7 @@ def _write_lines(connection: DuckDBPyConnection, selection: Selection, path: Pat
         if not {"url", "disposition", "parsed_as"} <= {*columns}:
             raise UserInputError(
                 "metadata-json needs all columns of page_metadata; select them: "
-                "--query 'SELECT * FROM page_metadata WHERE …'"
+                f"{option(query='SELECT * FROM page_metadata')}"
             )
         while page := result.fetchmany(_BATCH):
             for values in page:

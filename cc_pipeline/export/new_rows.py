@@ -15,6 +15,7 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
+from cc_pipeline.advice import option
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.export.files import PROVENANCE, document_path
@@ -78,13 +79,13 @@ def read_exported_rows(out: Path, tables: Sequence[str], where: str) -> Exported
         earlier = ExportedRows(tuple(document["tables"]), document["where"], pa.Table.from_pylist(rows, _COMMITS))
     except (OSError, ValueError, KeyError, TypeError):
         raise UserInputError(
-            f"{path} names no earlier export of tables: --new exports the rows that were committed since that export; "
-            "export once without --new"
+            f"{path} names no earlier export of tables: {option(new=True)} exports the rows that were committed since "
+            "that export; export once without it"
         ) from None
     if (set(earlier.tables), earlier.where) != (set(tables), where):
         raise UserInputError(
             f"the earlier export of {out} was of {', '.join(earlier.tables)}, where {earlier.where or 'true'}; repeat "
-            "its --table and --where, or name another file"
+            "its tables and its condition, or name another file"
         )
     return earlier
 

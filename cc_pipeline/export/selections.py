@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 import duckdb
 
+from cc_pipeline.advice import option
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.export import page_html
 from cc_pipeline.export.new_rows import ExportedRows, select_new_rows
@@ -34,7 +35,7 @@ def open_selections(
     published = [name for name in tables if name != page_html.NAME]
     selections = select_tables(connection, published, targets, crawls) if published or not tables else []
     if choice and len(selections) + (page_html.NAME in tables) > 1:
-        raise UserInputError("--columns, --where and --limit are for one table; name it with --table")
+        raise UserInputError(f"columns, a condition and a limit are for one table; name it with {option(table=None)}")
     if earlier is not None:
         selections = [select_new_rows(connection, each, each.name, earlier) for each in selections]
     with ExitStack() as stack:

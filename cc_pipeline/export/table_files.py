@@ -124,7 +124,7 @@ def select_query(connection: duckdb.DuckDBPyConnection, sql: str) -> Selection:
     try:
         statements = connection.extract_statements(sql)
         if len(statements) != 1:
-            raise UserInputError(f"--query has {len(statements)} statements; give one")
+            raise UserInputError(f"the query has {len(statements)} statements; give one")
         # the text after it must not become part of a comment at its end
         query = f"{strip_semicolon(statements[0].query).strip()}\n"
         connection.execute(f"DESCRIBE {query}")
@@ -393,7 +393,7 @@ def _translate_errors(path: Path) -> Iterator[None]:
     except duckdb.OutOfMemoryException as error:
         raise EnvironmentFault(
             f"{path.name} was not written: its rows need more memory than {MEMORY}: {error}",
-            "Export fewer rows at once: name targets or crawls, or select rows with --query.",
+            "Export fewer rows at once: name targets or crawls, or select rows with a query.",
         ) from error
     except (duckdb.IOException, OSError) as error:
         advice = (

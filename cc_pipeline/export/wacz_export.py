@@ -10,9 +10,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from cc_pipeline.advice import advise, option
 from cc_pipeline.capture_columns import CAPTURE, NO_STATUS
 from cc_pipeline.errors import EnvironmentFault, Incomplete
-from cc_pipeline.export.files import ExportedTable, open_scratch_folder, whole_file, write_export_documents
+from cc_pipeline.export.files import (
+    ExportedTable,
+    open_scratch_folder,
+    refuse_empty,
+    whole_file,
+    write_export_documents,
+)
 from cc_pipeline.export.format import RecordsRequest, Written
 from cc_pipeline.export.stored_state import StoredState
 from cc_pipeline.export.wacz import Page, Wacz, write_wacz
@@ -47,6 +54,8 @@ def write_wacz_export(request: RecordsRequest) -> Written:
     out = request.out
     with open_scratch_folder(out) as scratch, whole_file(out) as path:
         wacz, ledger = _write_wacz(request.workspace, request.state, request.crawls, path, scratch)
+        if not wacz.records:
+            refuse_empty(out)
     lost = {name: count for name, count in ledger.outcomes.items() if name != "fetched"}
     if wacz.left_out:
         lost["left out"] = wacz.left_out
@@ -67,7 +76,13 @@ def write_wacz_export(request: RecordsRequest) -> Written:
     )
     incomplete = Incomplete(
         f"{out} lacks {sum(lost.values()):,} of {ledger.planned:,} planned captures ({loss_counts})",
-        "Fetch them again: cc-pipeline run … --crawl … --refetch, then export again. Or accept it: --allow-missing",
+        advise(
+            "run",
+            *(target.definition for target in request.state.targets.values()),
+            crawl=request.crawls,
+            refetch=True,
+            sentence=f"Fetch them again: {{}}, then export again. Or accept it: {option(allow_missing=True)}",
+        ),
     )
     rows = tuple(sorted(ledger.crawls.items(), reverse=True))
     return Written(files, ("crawl", "records"), rows, notes, incomplete if lost else None)
@@ -91,7 +106,12 @@ def _write_wacz(
     if not ledger.planned:
         raise EnvironmentFault(
             f"this home has no captures of {names}" + (f" in {', '.join(crawls)}" if crawls else ""),
-            "Fetch them first: cc-pipeline run … --crawl …",
+            advise(
+                "run",
+                *(target.definition for target in state.targets.values()),
+                crawl=crawls or "newest",
+                sentence="Fetch them first: {}",
+            ),
         )
     return wacz, ledger
 

@@ -8,7 +8,6 @@ block comes or goes, the target is located again: rows of a blocked site then go
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from cc_pipeline.advice import Advice, advise
 from cc_pipeline.commoncrawl.matching import MemberIndex
 from cc_pipeline.commoncrawl.target import Target, version_of
 from cc_pipeline.commoncrawl.target_text import parse_target
@@ -47,9 +47,9 @@ class Block:
         return f"{self.definition} is blocked since {self.since[:10]}{f' ({self.why})' if self.why else ''}"
 
     @property
-    def undo_command(self) -> str:
+    def undo(self) -> Advice:
         """The command that removes the block."""
-        return f"cc-pipeline targets unblock {shlex.quote(self.definition)}"
+        return advise("targets unblock", self.definition)
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,13 @@ class Blocklist:
     def describe_blocks(self, targets: Iterable[Target]) -> list[str]:
         """A sentence for each block that touches one of ``targets``."""
         touching = dict.fromkeys(block for target in targets for block in self.touching(target))
-        return [f"{block}: its captures are not fetched (to undo: {block.undo_command})" for block in touching]
+        return [f"{block}: its captures are not fetched (to undo: {block.undo})" for block in touching]
 
     def refuse(self, url: str) -> None:
         """Raises ``UserInputError`` if the page ``url`` is on a blocked site."""
         for number in self._index.find_members(url):
             block = self.sites[number][0]
-            raise UserInputError(f"{block}; to fetch it anyway: {block.undo_command}")
+            raise UserInputError(f"{block}; to fetch it anyway: {block.undo}")
 
 
 NOTHING_BLOCKED: Final = Blocklist()
@@ -161,7 +161,7 @@ def unblock(workspace: Workspace, targets: Sequence[Target]) -> Blocklist:
     blocked_sites = {listed_block.definition for listed_block in read_blocklist(workspace).blocks}
     for target in targets:
         if target.written not in blocked_sites:
-            raise UserInputError(f"{target.definition} is not blocked. See the list: cc-pipeline targets block")
+            raise UserInputError(f"{target.definition} is not blocked. See the list: {advise('targets block')}")
     removed_sites = {target.written for target in targets}
     return _change_list(
         workspace,

@@ -13,6 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from cc_pipeline.advice import advise
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.capture_columns import RECORD_KEY_NAMES
 from cc_pipeline.commoncrawl.crawls import LOCAL as LOCAL_CRAWLS
@@ -176,7 +177,12 @@ def _plan_fetch(
         if slice_states[slice_].located is None:
             raise EnvironmentFault(
                 f"captures of {slice_.partition.target} in {crawl} have not been located",
-                "Locate them first: run the target (cc-pipeline run), or materialize the asset captures.",
+                advise(
+                    "run",
+                    slice_.partition.target,
+                    crawl=crawl,
+                    sentence="Locate them first: {}, or materialize the asset captures.",
+                ),
             )
     requests = dict.fromkeys(slices, SliceRequest("", forced_stages=frozenset([FETCH.label] if refetch else ())))
     reasons = plan(requests, slice_states, {}, options_of(workspace.settings), (FETCH,)).reasons_for(FETCH)
@@ -234,8 +240,13 @@ def _refuse_blocked_slices(slices: Sequence[Slice], state: GroupState) -> None:
             raise EnvironmentFault(
                 f"{slice_.partition.target} in {slice_.crawl} is not fetched: the list of blocked sites was changed "
                 "after it was located",
-                "See the blocked sites: cc-pipeline targets block. Then run the target again, which leaves them out: "
-                f"cc-pipeline run … --crawl {slice_.crawl}",
+                advise(
+                    "run",
+                    slice_.partition.target,
+                    crawl=slice_.crawl,
+                    sentence=f"See the blocked sites: {advise('targets block')}. Then run the target again, which "
+                    "leaves them out: {}",
+                ),
             )
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline import progress
+from cc_pipeline.advice import advise
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN, is_named_captures, named_captures_slug, with_subset
@@ -42,7 +43,7 @@ from cc_pipeline.extraction.slice_state import Lookup, SliceState
 from cc_pipeline.grouping import group_within
 from cc_pipeline.harvesting.catalog import catalog_gaps, columnar_versions
 from cc_pipeline.harvesting.index_sources import index_sources
-from cc_pipeline.index.gaps import subset_flags
+from cc_pipeline.index.gaps import name_subsets
 from cc_pipeline.index.locator import NAME_SEPARATOR, NAMED_CAPTURES, CaptureSink, LookupResult
 from cc_pipeline.index.locators import AUTO, BTREE, PARQUET
 from cc_pipeline.index.lookup import look_up, outside_notes
@@ -122,8 +123,12 @@ def refuse_unharvested(workspace: Workspace, indexes: Mapping[tuple[str, str], I
             subset_note = "" if subset == PLAIN else f" ({subset})"
             raise EnvironmentFault(
                 f"the index of {crawl}{subset_note} has not been harvested",
-                f"Harvest it first: the job harvest_crawl, or cc-pipeline index harvest --crawl {crawl}"
-                f"{subset_flags([subset])}",
+                advise(
+                    "index harvest",
+                    crawl=crawl,
+                    subset=name_subsets([subset]),
+                    sentence="Harvest it first: the job harvest_crawl, or {}",
+                ),
             )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from cc_pipeline.advice import option
 from cc_pipeline.archive import arc, warc
 from cc_pipeline.archive.record import ArchivedRecord
 from cc_pipeline.commoncrawl.crawls import Crawl, Span, estimate_capture_span, measure_gap, parse_collinfo
@@ -124,11 +125,13 @@ def _build_not_found_error(
     names = ", ".join(searched_crawls) or "any crawl"
     remaining_crawls = available_crawls - len(searched_crawls)
     if remaining_crawls:
-        advice = f"{remaining_crawls} more crawls can be searched: --max-crawls {available_crawls}"
+        advice = option(max_crawls=available_crawls, sentence=f"{remaining_crawls} more crawls can be searched: {{}}")
     elif unusable_captures:
-        advice = "Run the command again later, or name another crawl: --crawl CRAWL"
+        advice = option(crawl="CRAWL", sentence="Run it again later, or name another crawl: {}")
     else:
-        advice = "Check the spelling of the address. Errors and redirects since 2013: --subset crawldiagnostics"
+        advice = option(
+            subset="crawldiagnostics", sentence="Check the spelling of the address. Errors and redirects since 2013: {}"
+        )
     if unusable_captures:
         return NoSuchCapture(
             f"{names}: the index lists {format_count(unusable_captures, 'capture')} of {target.value}, but no record "

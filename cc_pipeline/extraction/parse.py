@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from cc_pipeline.advice import advise
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.engine import LOCAL, Engine, ParseRequest
 from cc_pipeline.extraction.group_state import GroupState, RunState, run_and_replan
@@ -45,7 +46,9 @@ def _parse_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunS
         if all(slice_states[slice_].fetched is None for slice_ in (*slices, *target_slices.additional[slug])):
             raise EnvironmentFault(
                 f"{slug} in {crawl} has not been fetched",
-                "Fetch the target first: cc-pipeline run, or materialize the asset records.",
+                advise(
+                    "run", slug, crawl=crawl, sentence="Fetch the target first: {}, or materialize the asset records."
+                ),
             )
     requests = dict.fromkeys(
         (slice_ for slice_ in target_slices.all_slices if slice_states[slice_].fetched is not None), SliceRequest("")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.advice import advise
 from cc_pipeline.capture_columns import SLICE
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet
 from cc_pipeline.commoncrawl.slice_slugs import defined_slug, subset_of, with_subset
@@ -190,7 +191,7 @@ def build_lost_fault(crawl: str, lost: Mapping[Slice, int]) -> EnvironmentFault:
     return EnvironmentFault(
         f"the bytes of {format_count(sum(lost.values()), 'stored record')} of {names} in {crawl} are missing in the "
         "lake",
-        "Fetch them again: cc-pipeline doctor --repair",
+        advise("doctor", repair=True, sentence="Fetch them again: {}"),
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from cc_pipeline.addresses import holds_access, redact_address, scheme_of
+from cc_pipeline.advice import advise
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.crawls import LOCAL, news_month, validate_crawl_id
 from cc_pipeline.commoncrawl.paths import (
@@ -74,7 +75,7 @@ def list_archives(workspace: Workspace, crawl: str) -> tuple[list[Shard], tuple[
     rows = _archive_rows(workspace, crawl)
     if not rows:
         raise UserInputError(
-            f"no file was added to {crawl}; add some: cc-pipeline files add FILE --kind warc --crawl {crawl}"
+            f"no file was added to {crawl}; add some: {advise('files add', 'FILE', kind='warc', crawl=crawl)}"
         )
     return [shard_of(crawl, str(row["source_file"]), row["content_tag"] or "") for row in rows], ()
 
@@ -228,8 +229,12 @@ def read_user_list(settings: Settings, crawl: str) -> bytes | None:
     except OSError as error:
         raise EnvironmentFault(
             f"{path}, the list of index files of {crawl}, cannot be read: {error.strerror or error}",
-            "Check the file's permissions, or give the list again: cc-pipeline index harvest --index-files FILE "
-            f"--crawl {crawl}",
+            advise(
+                "index harvest",
+                crawl=crawl,
+                index_files="FILE",
+                sentence="Check the file's permissions, or give the list again: {}",
+            ),
         ) from error
 
 

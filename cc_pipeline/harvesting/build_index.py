@@ -12,6 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from cc_pipeline import interruption, progress
+from cc_pipeline.advice import advise
 from cc_pipeline.archive.gzip_members import Readable
 from cc_pipeline.commoncrawl.crawls import index_is_built, news_month
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, SourceRefuses, UserInputError
@@ -142,7 +143,7 @@ def needs_yes(workspace: Workspace, price: BuildEstimate) -> bool:
 def refuse_unpriced(price: BuildEstimate) -> None:
     """Raises ``UserInputError`` with the cost and the command that confirms it."""
     raise UserInputError(
-        f"{price.summary}. To confirm: cc-pipeline index build --crawl {price.crawl} --yes   (--max-files 10 for a "
+        f"{price.summary}. To confirm: {advise('index build', crawl=price.crawl, yes=True)} (--max-files 10 for a "
         "first part; a stopped build continues where it stopped), or in Dagster the job build_index with "
         '{"ops": {"index_archives": {"config": {"yes": true}}}}'
     )

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline import progress
+from cc_pipeline.advice import advise
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.paths import IndexFile
 from cc_pipeline.errors import EnvironmentFault
@@ -319,7 +320,7 @@ def _listed_files(workspace: Workspace, crawl: str, subsets: Sequence[str]) -> d
     if not manifest.num_rows and crawl not in ARC_CRAWLS:
         raise EnvironmentFault(
             f"the index files of {crawl} are not listed yet",
-            f"Harvest it first: the job harvest_crawl, or cc-pipeline index harvest --crawl {crawl}",
+            advise("index harvest", crawl=crawl, sentence="Harvest it first: the job harvest_crawl, or {}"),
         )
     return _by_subset(subsets, zip(*(manifest[name].to_pylist() for name in ("subset", "path")), strict=True))
 

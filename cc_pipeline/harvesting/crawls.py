@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from cc_pipeline.addresses import scheme_of
+from cc_pipeline.advice import advise
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, Crawl, age, crawl_of, unlisted_crawl, validate_crawl_id
 from cc_pipeline.commoncrawl.paths import cluster_key, is_path_list, published_key, segments_key
@@ -88,7 +89,7 @@ def find_crawl(workspace: Workspace, crawl_id: str) -> Crawl:
     if not crawl_list.crawls:
         raise UserInputError(f"{problem}; its list of crawls is not known")
     newest = ", ".join(crawl.id for crawl in crawl_list.crawls[:5])
-    raise UserInputError(f"{problem}; the newest are {newest}. All of them: cc-pipeline crawls")
+    raise UserInputError(f"{problem}; the newest are {newest}. All of them: {advise('crawls')}")
 
 
 def _is_harvested(workspace: Workspace, crawl: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from cc_pipeline.advice import Advice, advise, option
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS, index_is_built
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete
 from cc_pipeline.index.catalog.schemas import DECODED
@@ -93,22 +94,21 @@ def find_gaps(catalog: Catalog, crawl: str, subsets: Sequence[str]) -> IndexGaps
 def index_incomplete(gaps: Sequence[IndexGaps]) -> IndexIncomplete:
     """Returns the error that names these gaps, with advice."""
     affected_subsets = dict.fromkeys(subset for gap in gaps for subset, _, _ in gap.by_subset)
-    published = " ".join(f"--crawl {gap.crawl}" for gap in gaps if not index_is_built(gap.crawl))
-    published += subset_flags([*affected_subsets]) if published else ""
-    build_flags = " ".join(f"--crawl {gap.crawl}" for gap in gaps if index_is_built(gap.crawl))
-    ways = [f"To read the missing files: cc-pipeline index harvest {published}"] if published else []
-    if published and any(gap.unit != _INDEX_FILES for gap in gaps):
-        ways = [f"The columnar index (--index parquet) may have the captures: cc-pipeline index harvest {published}"]
-    ways += (
-        [f"To index the missing archive files: cc-pipeline index build {build_flags}   (shows the cost first)"]
-        if build_flags
-        else []
-    )
+    published = [gap.crawl for gap in gaps if not index_is_built(gap.crawl)]
+    built = [gap.crawl for gap in gaps if index_is_built(gap.crawl)]
+    ways = []
+    if published:
+        harvest = advise("index harvest", crawl=published, subset=name_subsets([*affected_subsets]))
+        is_columnar = all(gap.unit == _INDEX_FILES for gap in gaps)
+        aim = "To read the missing files" if is_columnar else "The columnar index may have the captures"
+        ways.append(f"{aim}: {harvest}")
+    if built:
+        ways.append(f"To index the missing archive files, at a cost shown first: {advise('index build', crawl=built)}")
     return IndexIncomplete(
         "; ".join(f"{gap.summary} could not be read: {gap.file_summary}" for gap in gaps),
         f"Files that were read are kept. {'. '.join(ways)}. To continue without the missing files: "
-        "--allow-gaps (or CC_PIPELINE_MAX_INDEX_GAPS, the share of a subset's files that may be missing); then their "
-        "captures are missing, and partitions are marked incomplete.",
+        f"{option(allow_gaps=True)} (or CC_PIPELINE_MAX_INDEX_GAPS, the share of a subset's files that may be "
+        "missing); then their captures are missing, and partitions are marked incomplete.",
     )
 
 
@@ -126,20 +126,24 @@ def missing_harvest(crawl: str, subsets: Sequence[str]) -> MissingHarvest:
     """Returns the error for subsets that were not harvested, with advice."""
     return MissingHarvest(
         f"the index of {crawl} has not been harvested for {' and '.join(subsets)}",
-        f"Harvest it (reads the metadata of its files once): cc-pipeline index harvest --crawl {crawl}"
-        f"{subset_flags(subsets)}",
+        advise(
+            "index harvest",
+            crawl=crawl,
+            subset=name_subsets(subsets),
+            sentence="Harvest it (reads the metadata of its files once): {}",
+        ),
     )
 
 
-def index_advice(crawl: str, subsets: Sequence[str] = SUBSETS[:1]) -> str:
+def index_advice(crawl: str, subsets: Sequence[str] = SUBSETS[:1]) -> Advice:
     """Returns how an index of a crawl is made in a home, as a sentence for the user."""
     if crawl in ARC_CRAWLS:
-        return "To index ARC files of it: cc-pipeline files add KEY… --kind warc"
+        return advise("files add", "KEY", kind="warc", sentence="To index ARC files of it: {}")
     if index_is_built(crawl):
-        return f"Make one: cc-pipeline index build --crawl {crawl}   (it shows the cost first)"
-    return f"Make one: cc-pipeline index harvest --crawl {crawl}{subset_flags(subsets)}"
+        return advise("index build", crawl=crawl, sentence="Make one, at a cost shown first: {}")
+    return advise("index harvest", crawl=crawl, subset=name_subsets(subsets), sentence="Make one: {}")
 
 
-def subset_flags(subsets: Sequence[str]) -> str:
-    """Returns the flags for ``subsets`` at the end of a command; empty for the default subset."""
-    return "" if tuple(subsets) == SUBSETS[:1] else "".join(f" --subset {subset}" for subset in subsets)
+def name_subsets(subsets: Sequence[str]) -> tuple[str, ...]:
+    """Returns the subsets that a call has to name: none for the default subset."""
+    return () if tuple(subsets) == SUBSETS[:1] else tuple(subsets)

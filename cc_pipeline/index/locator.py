@@ -12,6 +12,7 @@ from typing import Final, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from cc_pipeline.advice import option
 from cc_pipeline.commoncrawl.crawls import key_rule
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet
@@ -199,7 +200,9 @@ def choose(
         raise NoSuchIndex(f"no index of {crawl} can be used here. {index_advice(crawl)}")
     if via != AUTO:
         if via not in names:
-            raise NoSuchIndex(f"no {via} index of {crawl} can be used here; --index can name: {', '.join(names)}")
+            raise NoSuchIndex(
+                f"no {via} index of {crawl} can be used here; {option(index=None)} can name: {', '.join(names)}"
+            )
         return available[via](), f"{via}, as requested"
     first = available[names[0]]()
     if first.name == UNION:

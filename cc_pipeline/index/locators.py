@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from cc_pipeline.advice import option
 from cc_pipeline.errors import UserInputError
 
 #: Instead of a kind's name: the lookup chooses.
@@ -23,4 +24,4 @@ def refuse_unknown_kind(via: str, also: Sequence[str] = ()) -> None:
     """Raises ``UserInputError`` where ``via`` is neither ``auto``, nor a kind of index, nor one of ``also``."""
     names = (AUTO, *KINDS)
     if via not in (*names, *also):
-        raise UserInputError(f"--index or CC_PIPELINE_INDEX is {via!r}; choose one of {', '.join(names)}")
+        raise UserInputError(f"{option(index=None)} or CC_PIPELINE_INDEX is {via!r}; choose one of {', '.join(names)}")

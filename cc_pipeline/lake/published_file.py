@@ -20,6 +20,7 @@ from typing import Final
 import duckdb
 
 from cc_pipeline.addresses import redact_address, scheme_of
+from cc_pipeline.advice import advise, option
 from cc_pipeline.duck import connect, connect_newest
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_is_full, disk_trouble
 from cc_pipeline.lake.quoting import quote_literal
@@ -153,12 +154,20 @@ def open_home_publication(settings: Settings) -> Iterator[duckdb.DuckDBPyConnect
         if settings.publish == "none":
             raise EnvironmentFault(
                 f"{path} does not exist, because this home publishes nothing (CC_PIPELINE_PUBLISH=none)",
-                "Use a home of this lake that publishes: --home FOLDER. Or set CC_PIPELINE_PUBLISH=views, then repeat "
-                "an earlier cc-pipeline run of this home.",
+                option(
+                    home="FOLDER",
+                    sentence="Use a home of this lake that publishes: {}. Or set CC_PIPELINE_PUBLISH=views, then "
+                    "repeat an earlier run of this home.",
+                ),
             )
         raise EnvironmentFault(
             f"{path} does not exist yet",
-            "A run writes this file: cc-pipeline run TARGET --crawl CRAWL. For another home: --home FOLDER.",
+            advise(
+                "run",
+                "TARGET",
+                crawl="newest",
+                sentence=f"A run writes this file: {{}}. For another home: {option(home='FOLDER')}.",
+            ),
         )
     lake = get_s3_location(settings)
     with open_published(path, lake) as connection:
@@ -184,8 +193,8 @@ def _has_moved(path: Path, root: str, file: str, lake: str) -> bool:
     if not Path(root + file).exists():
         raise EnvironmentFault(
             f"{path} refers to tables in {root}, which exist neither there nor in {lake}",
-            "Name the folder they are in now (CC_PIPELINE_LAKE, or --home for the whole home), or publish "
-            "again: cc-pipeline run … --crawl …",
+            "Name the folder they are in now (CC_PIPELINE_LAKE, or CC_PIPELINE_HOME for the whole home), or repeat an "
+            "earlier run, which publishes again.",
         )
     return False
 
@@ -241,7 +250,7 @@ def translate_errors(path: Path) -> Iterator[None]:
         raise EnvironmentFault(
             f"{path}, or a table file that it refers to, cannot be read: {error}",
             "If another program has the file open for writing, close that program. Otherwise repeat an earlier "
-            "cc-pipeline run: its publication restores missing files of the tables.",
+            "run: its publication restores missing files of the tables.",
         ) from error
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None

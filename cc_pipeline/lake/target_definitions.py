@@ -8,7 +8,6 @@ the epoch of their target (``slices.py``).
 from __future__ import annotations
 
 import secrets
-import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -16,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.advice import advise
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, merge_ranges
 from cc_pipeline.commoncrawl.slice_slugs import (
     PLAIN,
@@ -146,7 +146,7 @@ def _refuse_removed(lake: Lake, slugs: Collection[str]) -> None:
         if row[REMOVED.name]:
             raise UserInputError(
                 f"{slug} was removed or purged, so no run makes it. To make it again, name it to a command: "
-                f"cc-pipeline run {shlex.quote(slug)} (or its line of the watch list)"
+                f"{advise('run', slug, crawl='newest')} (or its line of the watch list)"
             )
 
 
@@ -227,8 +227,8 @@ def plan_versions(lake: Lake, targets: Iterable[Target]) -> dict[str, str]:
             versions_by_slug[target.slug] = target.version
         elif added[target.slug] not in stored_rows:
             raise UserInputError(
-                f"this home has no captures named {target.value!r}; add them: cc-pipeline files captures FILE "
-                f"--name {target.value}"
+                f"this home has no captures named {target.value!r}; add them: "
+                f"{advise('files captures', 'FILE', name=target.value)}"
             )
         else:
             version = stored_rows[added[target.slug]]["version"]
@@ -332,13 +332,10 @@ def _parse_slug(slug: str, definition: str | None) -> Target:
         raise UserInputError(f"{slug!r} is a part of a set; name the set: {whole_slug(slug)!r}")
     target = parse_target(definition) if definition is not None else parse_key(slug)
     if target.slug != slug:
-        text = shlex.quote(target.definition)
         advice = "add that key in the same dialog, and choose it"
         if parse_key(target.slug) != target:
-            advice = (
-                f"run cc-pipeline targets add {text} --home with the folder of this home (or list the target in "
-                f"build_defs), then {advice}"
-            )
+            add = advise("targets add", target.definition, home="FOLDER")
+            advice = f"run {add} with the folder of this home (or list the target in build_defs), then {advice}"
         raise UserInputError(
             f"cc-pipeline did not create the partition key {slug!r}. If you mean {target.definition}, its key is "
             f"{target.slug!r}: {advice}"

@@ -133,7 +133,7 @@ def find_unknown_tables(lake: Lake) -> dict[str, tuple[str, str]]:
         try:
             handle = lake.handle(TableSpec(name, pa.schema([])))
         except EnvironmentFault as fault:
-            reasons[name] = f"the table cannot be read ({fault.problem})", fault.advice
+            reasons[name] = f"the table cannot be read ({fault.problem})", str(fault.advice)
             continue
         if handle is None:
             reasons[name] = "the table has files, but no log that names the files", _UNKNOWN_TABLE

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cc_pipeline.advice import option
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.progress import format_count
 
@@ -105,8 +106,8 @@ def match_columns(file_columns: Iterable[str], column_names: Mapping[str, str], 
     if not {"warc_filename", "warc_record_offset"} <= matched.keys():
         raise UserInputError(
             f"{file_name} needs two columns with archive file and offset; its columns are "
-            f"{', '.join(columns[:_MAX_SHOWN_COLUMNS])}. Name them: --column warc_filename=NAME "
-            "--column warc_record_offset=NAME"
+            f"{', '.join(columns[:_MAX_SHOWN_COLUMNS])}. Name them: "
+            f"{option(column=['warc_filename=NAME', 'warc_record_offset=NAME'])}"
         )
     return matched
 

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.advice import option
 from cc_pipeline.capture_columns import PLACE
 from cc_pipeline.errors import UserInputError
 
@@ -253,6 +254,6 @@ def check_budget(
     raise UserInputError(
         f"{subject} would read {price.bytes:,} bytes in {price.requests:,} requests ({price.captures:,} "
         f"captures{hours}), "
-        f"more than the {limits} allowed. Located captures are kept. To allow it, set {settings}, or run the command "
-        "with --yes"
+        f"more than the {limits} allowed. Located captures are kept. To allow it, set {settings}, or confirm it "
+        f"with {option(yes=True)}"
     )

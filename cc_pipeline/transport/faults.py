@@ -11,6 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 from cc_pipeline.addresses import redact_address
+from cc_pipeline.advice import Advice, option
 from cc_pipeline.errors import CcPipelineError, DataFault, EnvironmentFault, Incomplete, Kind, SourceRefuses
 from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Answer, Span
 
@@ -91,7 +92,7 @@ ENVIRONMENT_KINDS: Final = frozenset(
     }
 )
 
-_ADVICE: Final = {
+_ADVICE: Final[Mapping[FaultKind, str | Advice]] = {
     FaultKind.FORBIDDEN: "The source refuses requests: wait, lower the rate, and check access rights and credentials",
     FaultKind.UNAUTHORIZED: "The source rejects the credentials, or requires some: check the credentials and the clock",
     FaultKind.THROTTLED: "The source asks for fewer requests: run again later or with a lower rate",
@@ -108,8 +109,11 @@ _ADVICE: Final = {
     FaultKind.TIMEOUT: "Check the network, or run again later",
     FaultKind.CONNECTION_RESET: "Check the network, or run again later",
     FaultKind.WHOLE_OBJECT: "Use a server or proxy that supports HTTP Range requests, S3, or a copy in a folder",
-    FaultKind.REFUSED: "Fetched data is kept: run it again after the given time, or with --wait. If the source "
-    "has never answered, check the credentials",
+    FaultKind.REFUSED: option(
+        wait=True,
+        sentence="Fetched data is kept: run it again after the given time, or with {}. If the source has never "
+        "answered, check the credentials",
+    ),
 }
 
 
@@ -162,7 +166,7 @@ def handling_of(reason: str) -> Handling:
     return FAULTS.get(reason, _BAD_BYTES)
 
 
-def advice(kind: FaultKind, default: str) -> str:
+def advice(kind: FaultKind, default: str) -> str | Advice:
     """Returns the advice for a fault of this kind; ``default`` for a kind that is not the source's fault."""
     return _ADVICE.get(kind, default)
 

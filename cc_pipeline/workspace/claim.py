@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cc_pipeline.addresses import redact_address
+from cc_pipeline.advice import advise
 from cc_pipeline.errors import EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.home import (
     LAKE_NOTE,
@@ -98,8 +99,8 @@ def _refuse_other_source(settings: Settings, home_note: HomeNote | None, copy: H
     if home_note is not None and settings.source != redact_address(home_note.source):
         raise UserInputError(
             f"{home} holds tables of {redact_address(home_note.source)}, not of {settings.source}. "
-            f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE. If the same data has moved: cc-pipeline "
-            f"settings source={settings.source}"
+            f"Set {PREFIX}HOME to another folder, or unset {PREFIX}SOURCE. If the same data has moved: "
+            f"{advise('settings', f'source={settings.source}')}"
         )
     if copy is not None and settings.source != copy.source:
         raise UserInputError(
@@ -157,8 +158,8 @@ def agree_on_choices(lake: Transport, values: Mapping[str, str | bool], *, overw
         lake_choices = " ".join(f"{name}={format_setting(value)}" for name, value in conflicts.items())
         raise UserInputError(
             f"the lake {lake.source} has rows made with {lake_choices}, and all its homes must use the same values. "
-            f"Use them here: cc-pipeline settings {lake_choices}; or change them with cc-pipeline settings in this "
-            "home, and then in all others"
+            f"Use them here: {advise('settings', *lake_choices.split(', '))}; or change them in this home, and then in "
+            "all others"
         )
     if overwrite or not values.keys() <= lake_note.choices.keys():
         _write_lake(lake, replace(lake_note, choices={**lake_note.choices, **values}))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from cc_pipeline.addresses import host_of, scheme_of
+from cc_pipeline.advice import option
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.crawls import LIST_COMPARED_ON, Crawl, known_at_release, parse_collinfo
 from cc_pipeline.errors import DataFault, EnvironmentFault, disk_trouble
@@ -84,7 +85,7 @@ def read_crawl_list(settings: Settings, download: Callable[[], bytes]) -> CrawlL
         note = (
             f"{failed.problem}, and this home has no copy of the list. The list of this release "
             f"({LIST_COMPARED_ON:%Y-%m-%d}, {ago(LIST_COMPARED_ON)}) is used instead. To use a crawl that is newer "
-            f"than {release_crawls[0].id}, name it: --crawl CC-MAIN-YYYY-WW"
+            f"than {release_crawls[0].id}, name it: {option(crawl='CC-MAIN-YYYY-WW')}"
         )
         return CrawlList(release_crawls, LIST_COMPARED_ON, "release", failed, note)
     return CrawlList((), datetime.now(UTC), "none", failed, f"{failed.problem}, and this home has no copy of the list")
@@ -108,8 +109,8 @@ def _download_list(settings: Settings, download: Callable[[], bytes], copy: Path
         problem = fault.problem if isinstance(fault, EnvironmentFault) else str(fault)
         raise EnvironmentFault(
             f"the list of crawls at {settings.collinfo} could not be read ({problem})",
-            f"{remedy}. The list's address is CC_PIPELINE_COLLINFO. A crawl that you name (--crawl CC-MAIN-2024-22) "
-            "needs no list.",
+            f"{remedy}. The list's address is CC_PIPELINE_COLLINFO. A crawl that you name "
+            f"({option(crawl='CC-MAIN-2024-22')}) needs no list.",
         ) from fault
     except DataFault as fault:
         raise _list_fault(f"the list of crawls at {fault}") from fault
@@ -151,7 +152,7 @@ def _remember(settings: Settings, fault: EnvironmentFault) -> None:
     is_remote = scheme_of(settings.collinfo) in ("http", "https")
     if not is_remote or settings.collinfo.rpartition("/")[0] == settings.source:
         return  # only a host of its own may be dead while the source answers
-    document = {"list": settings.collinfo, "what": fault.problem, "advice": fault.advice}
+    document = {"list": settings.collinfo, "what": fault.problem, "advice": str(fault.advice)}
     try:
         write_whole(_failure_path(settings), json.dumps(document).encode())
     except OSError:

@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from cc_pipeline import progress
 from cc_pipeline.addresses import redact_address
+from cc_pipeline.advice import advise
 from cc_pipeline.commoncrawl.crawls import validate_crawl_id
 from cc_pipeline.commoncrawl.paths import current_key
 from cc_pipeline.errors import DataFault, EnvironmentFault, UserInputError, disk_trouble
@@ -73,8 +74,8 @@ def read_source_files(workspace: Workspace, slugs: Sequence[str] | None = None) 
     unknown_slugs = [slug for slug in slugs or () if slug not in files]
     if unknown_slugs:
         raise UserInputError(
-            f"this home has no file with the partition key {unknown_slugs[0]!r}; to add a file: cc-pipeline files add "
-            "FILE"
+            f"this home has no file with the partition key {unknown_slugs[0]!r}; to add a file: "
+            f"{advise('files add', 'FILE', kind='sequencefile')}"
         )
     return files
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import cc_pipeline
-from cc_pipeline.api.facade import WrongKeyword, advice_for_python, translate_for_python
+from cc_pipeline.advice import ANY, Advice, advise, option, printing
+from cc_pipeline.api.facade import WrongKeyword, describe_call
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 
+NEW, OLD = "CC-MAIN-2024-22", "CC-MAIN-2018-05"
 METHODS = [name for name in vars(cc_pipeline.Home) if not name.startswith("_")]
 
 
@@ -52,59 +55,62 @@ def test_every_method_refuses_a_keyword_in_its_own_name(tmp_path: Path, method: 
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("advice", "typed", "called"),
     [
-        ("above the limit somebody has to agree: --yes", "above the limit somebody has to agree: yes=True"),
-        ("choose one of --table and --query", "choose one of tables and query"),
+        (option(yes=True), "--yes", "yes=True"),
+        (option(table=None), "--table", "tables"),
+        (option(allow_gaps=True), "--allow-gaps", "max_index_gaps=1"),
+        (option(home="FOLDER"), "--home FOLDER", 'cc_pipeline.open("FOLDER")'),
+        (option(crawl=[NEW, OLD]), f"--crawl {NEW} --crawl {OLD}", f'crawls=["{NEW}", "{OLD}"]'),
         (
-            "Run it first, for instance with: cc-pipeline run 'example.com where status=200' --crawl newest",
-            'Run it first, for instance with: home.run("example.com where status=200", "newest")',
+            advise("run", "example.com where status=200", crawl="newest"),
+            "cc-pipeline run 'example.com where status=200' --crawl newest",
+            'home.run("example.com where status=200", crawls="newest")',
         ),
         (
-            "cc-pipeline run a.com b.com -c CC-MAIN-2024-22 -c CC-MAIN-2018-05",
-            'home.run(["a.com", "b.com"], ["CC-MAIN-2024-22", "CC-MAIN-2018-05"])',
+            advise("run", "a.com", "b.com", crawl=NEW, subset=["robotstxt"]),
+            f"cc-pipeline run a.com b.com --crawl {NEW} --subset robotstxt",
+            f'home.run(["a.com", "b.com"], crawls="{NEW}", subsets=["robotstxt"])',
+        ),
+        (advise("run", ANY, crawl=ANY), "cc-pipeline run … --crawl …", "home.run(…, crawls=…)"),
+        (
+            advise("files captures", "FILE", name="mine"),
+            "cc-pipeline files captures FILE --name mine",
+            'home.add_captures("FILE", name="mine")',
         ),
         (
-            "Search these crawls again: -c CC-MAIN-2024-22 -c CC-MAIN-2018-05",
-            'Search these crawls again: crawls=["CC-MAIN-2024-22", "CC-MAIN-2018-05"]',
+            advise("sql", "FROM ledger WHERE outcome = 'lost'"),
+            "cc-pipeline sql \"FROM ledger WHERE outcome = 'lost'\"",
+            "home.sql(\"FROM ledger WHERE outcome = 'lost'\")",
         ),
-        ("add it: cc-pipeline files captures FILE --name mine", "add it: home.add_captures('FILE', 'mine')"),
-        ("cc-pipeline run TARGET --crawl CRAWL. For another home:", 'home.run("TARGET", "CRAWL"). For another home:'),
-        ("For another home: --home FOLDER.", 'For another home: cc_pipeline.open("FOLDER").'),
+        # without a method, or with an option that no keyword of it replaces
         (
-            "Locate them first: run the target (cc-pipeline run), or materialize the asset captures.",
-            "Locate them first: run the target (home.run), or materialize the asset captures.",
-        ),
-        ("then export again. Or accept it: --allow-missing", "then export again. Or accept it: allow_missing=True"),
-        # without a method of their own
-        (
-            "Harvest it: cc-pipeline index harvest --crawl CC-MAIN-2024-22",
-            "Harvest it: cc-pipeline index harvest --crawl CC-MAIN-2024-22",
+            advise("index harvest", crawl=NEW, subset=()),
+            f"cc-pipeline index harvest --crawl {NEW}",
+            f"cc-pipeline index harvest --crawl {NEW}",
         ),
         (
-            "cc-pipeline run … --crawl … --refetch, then export again",
-            "cc-pipeline run … --crawl … --refetch, then export again",
+            advise("run", "a.com", crawl=NEW, refetch=True),
+            f"cc-pipeline run a.com --crawl {NEW} --refetch",
+            f"cc-pipeline run a.com --crawl {NEW} --refetch",
         ),
-        ("cc-pipeline doctor --repair. Or --yes", "cc-pipeline doctor --repair. Or yes=True"),
-        ("a -- b, well-known, x--y", "a -- b, well-known, x--y"),
     ],
 )
-def test_advice_names_keywords_and_methods(text: str, said: str) -> None:
-    assert translate_for_python(text) == said
+def test_each_door_prints_advice_in_its_words(advice: Advice, typed: str, called: str) -> None:
+    assert (str(advice), describe_call(advice)) == (typed, called)
 
 
-def test_errors_keep_their_kind_and_say_it_in_python() -> None:
-    with pytest.raises(EnvironmentFault) as fault, advice_for_python():
-        raise EnvironmentFault("captures are missing", "Accept it: --allow-missing")
-    assert fault.value.advice == "Accept it: allow_missing=True"
-    assert str(fault.value) == "captures are missing\nAccept it: allow_missing=True"
+def test_an_error_carries_its_advice() -> None:
+    advice = advise("run", "a.com", crawl=NEW, sentence="Run it first: {}.")
+    with printing(describe_call):
+        fault = EnvironmentFault("nothing is here", advice)
+    assert str(fault) == f'nothing is here\nRun it first: home.run("a.com", crawls="{NEW}").'
+    assert fault.advice == advice and pickle.loads(pickle.dumps(fault)).advice == advice
 
 
-def test_a_home_that_nobody_ran_says_so_in_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_home_that_nobody_ran_says_so_in_python(tmp_path: Path) -> None:
     home = cc_pipeline.open(tmp_path / "home", source=str(tmp_path))
     with pytest.raises(EnvironmentFault, match=r"home\.run"):
         home.tables()
     with pytest.raises(UserInputError, match="there are exact, prefix, host, domain"):
         home.lookup("example.com", match="exat")  # type: ignore[arg-type]
-    home.reporter.note("ask for all: --yes")
-    assert capsys.readouterr().err == "note: ask for all: yes=True\n"

@@ -420,9 +420,9 @@ def test_members_that_can_share_captures_are_in_one_part() -> None:
     ("typed", "run"),
     [
         ("set-a.com", "set-a.com"),
-        ("set:a", "'set:a = example.com, example.org'"),
-        ("set:a = b.com", "'set:a = b.com'"),
-        ("set:a where status=200", "'set:a where status=200'"),
+        ("set:a", "set:a = example.com, example.org"),
+        ("set:a = b.com", "set:a = b.com"),
+        ("set:a where status=200", "set:a where status=200"),
     ],
 )
 def test_a_domain_that_begins_like_the_slug_of_a_set_is_none(typed: str, run: str) -> None:

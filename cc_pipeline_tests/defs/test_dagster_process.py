@@ -40,7 +40,7 @@ def checkout(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("pyproject.toml", "workspace.yaml", "cc_pipeline"):
         (folder / name).symlink_to(REPOSITORY / name)
     done = subprocess.run(
-        [BIN / "cc-pipeline", "automation", "init"],
+        [BIN / "cc-pipeline", "ui", "--init"],
         cwd=folder,
         env=environment(bucket[0], folder),
         check=True,

@@ -55,7 +55,7 @@ def test_a_closed_port_is_asked_few_times_and_named(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault, match=source) as refused:
         known_crawls(workspace_of(source, tmp_path, collinfo=f"{source}/elsewhere/collinfo.json"))
     assert "CC_PIPELINE_SOURCE" in refused.value.advice
-    assert "A crawl that you name (--crawl CC-MAIN-2024-22) needs no list." in refused.value.advice
+    assert "A crawl that you name (--crawl CC-MAIN-2024-22) needs no list." in str(refused.value.advice)
     assert "after 2 attempts" in str(refused.value)
 
 

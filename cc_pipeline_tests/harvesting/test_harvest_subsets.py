@@ -146,7 +146,7 @@ def test_what_was_not_harvested_is_no_hole_and_no_index(bucket: Bucket, tmp_path
     assert why == "zipnum, the only index (parquet is not harvested for robotstxt)"
     with pytest.raises(EnvironmentFault, match=f"the index of {NEW} has not been harvested for robotstxt") as refused:
         found(both)
-    assert f"cc-pipeline index harvest --crawl {NEW} --subset robotstxt" in refused.value.advice
+    assert f"cc-pipeline index harvest --crawl {NEW} --subset robotstxt" in str(refused.value.advice)
     assert not is_harvested(both, NEW)
     assert coverage.verdict(both, Scope()).passed
     with pytest.raises(NoSuchIndex):

@@ -20,7 +20,7 @@ def test_a_source_that_goes_on_refusing_ends_with_when_to_come_back(bucket: Buck
         server.set_rules([Rule("503", times=None)])
         with pytest.raises(SourceRefuses, match="no request is sent before 20") as refused:
             harvest_footers(workspace, NEW)
-        assert "it continues from there" in refused.value.advice
+        assert "it continues from there" in str(refused.value.advice)
 
 
 def test_a_path_list_of_news_that_is_refused_is_not_called_missing(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_crawl_of_the_arc_years_is_found_through_zipnum(bucket: Bucket) -> Non
                 capture.content_mime_type,
                 capture.payload_digest,
             )
-        with pytest.raises(NoSuchIndex, match=r"no index of CC-MAIN-2008-2009.*files add KEY… --kind warc"):
+        with pytest.raises(NoSuchIndex, match=r"no index of CC-MAIN-2008-2009.*files add KEY --kind warc"):
             look_up(OF_2008, ["warc"], targets, IndexSources(transport))
 
 

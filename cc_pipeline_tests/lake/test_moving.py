@@ -76,7 +76,7 @@ def test_a_file_that_was_handed_on_reads_the_lake_where_it_is(home: Path, tmp_pa
     with pytest.raises(EnvironmentFault) as refused:
         ask(settings(elsewhere))
     assert str(home) in refused.value.problem
-    assert "CC_PIPELINE_LAKE" in refused.value.advice
+    assert "CC_PIPELINE_LAKE" in str(refused.value.advice)
     assert ask(settings(elsewhere, lake=str(tmp_path / "gone" / "lake"))) == 4
 
 
@@ -90,4 +90,4 @@ def test_a_copy_of_the_rows_needs_no_lake(tmp_path: Path) -> None:
 def test_what_was_never_published_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault) as refused:
         ask(settings(tmp_path))
-    assert "cc-pipeline run" in refused.value.advice
+    assert "cc-pipeline run" in str(refused.value.advice)

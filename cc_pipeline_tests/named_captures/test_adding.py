@@ -76,7 +76,7 @@ def test_places_of_three_crawls_through_to_pages(bucket: Bucket, tmp_path: Path)
     done = add_captures(workspace.settings, wrote(tmp_path / "My rows.parquet", [*rows, wrong, rows[0]]))
     assert done.target.slug == "captures_my-rows" and not done.wrong.count
     assert (done.counts.new, done.counts.repeats) == (len(rows) + 1, 1)
-    assert done.run == f"cc-pipeline run captures:my-rows -c {ARC} -c {OLD} -c {NEW}"
+    assert str(done.run) == f"cc-pipeline run captures:my-rows --crawl {ARC} --crawl {OLD} --crawl {NEW}"
     truth = {
         (one.crawl, one.warc_filename, one.warc_record_offset): one
         for crawl in (NEW, OLD, ARC)

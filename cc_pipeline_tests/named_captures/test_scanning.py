@@ -31,7 +31,7 @@ _KNOWN_SINCE_2018 = {
 def scanned(question: LookupRequest, where: str, out: Path) -> pa.Table:
     """What a scan gives."""
     tables: list[pa.Table] = []
-    scan(question, where, out, tables.append, harvest=False)
+    scan(question, where, out, tables.append)
     delete_parts(out)
     return pa.concat_tables(tables) if tables else pa.table({"url": []})
 

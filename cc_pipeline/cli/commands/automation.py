@@ -1,71 +1,58 @@
-"""``automation``: sensors and schedules that keep a home up to date, and the files that Dagster needs."""
+"""``automation``: sensors and schedules that keep a home up to date."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
+from cc_pipeline.advice import advise, option
+from cc_pipeline.api.reporter import get_reporter
 from cc_pipeline.api.run_steps import run_step
 from cc_pipeline.cli import options
-from cc_pipeline.cli.command import FEATURES, Command
-from cc_pipeline.cli.commands.settings import init
-from cc_pipeline.cli.commands.targets import clean_home
-from cc_pipeline.cli.output import console, progress_bars, write_rows
+from cc_pipeline.cli.command import FEATURES, Command, Group
+from cc_pipeline.cli.output import console, notice, progress_bars, write_rows
 from cc_pipeline.home import read_note
-from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.settings import Settings
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="Sensors and schedules that run watched targets on new crawls; maintenance; files for "
-    "Dagster (docs/dagster.md).",
-)
+_KEY_COLUMNS = ("of", "key", "why")
 _Yes = Annotated[bool | None, typer.Option("--yes/--no", help="Parse these pages again, or keep them.")]
 
 
-@app.command("on")
-def enable(home: options.Home = None) -> None:
+def enable(settings: Settings) -> None:
     """Turn all sensors and schedules on. They work while a UI or a daemon runs on this home (cc-pipeline ui)."""
     from cc_pipeline.defs.instance import prepare_instance
 
-    settings = load_settings(home=home)
     prepare_instance(settings)
     _switch_all(settings, enable=True)
 
 
-@app.command("off")
-def disable(home: options.Home = None) -> None:
+def disable(settings: Settings) -> None:
     """Turn all sensors and schedules off. Queued and running runs continue."""
-    settings = load_settings(home=home)
     if _is_home(settings):
         _switch_all(settings, enable=False)
 
 
-@app.command()
-def status(home: options.Home = None) -> None:
+def status(settings: Settings) -> Iterator[Sequence[object]]:
     """Show each sensor and schedule: whether it is on, its last tick (in UTC) and what it said."""
     from cc_pipeline.definitions import defs
     from cc_pipeline.defs.automation_state import read_statuses
     from cc_pipeline.defs.instance import open_instance
 
-    settings = load_settings(home=home)
     if not _is_home(settings):
         return
     with open_instance(settings) as instance:
         automations = read_statuses(instance, defs())
-    rows = [
-        (automation.name, "on" if automation.is_enabled else "off", _format_time(automation.last), automation.message)
-        for automation in automations
-    ]
-    write_rows("automation", ["name", "", "last", "said"], rows)
+    for automation in automations:
+        state = "on" if automation.is_enabled else "off"
+        yield automation.name, state, _format_time(automation.last), automation.message
     if not any(automation.is_enabled for automation in automations):
-        console.print("all sensors and schedules are off; to turn them on: cc-pipeline automation on")
+        notice(f"all sensors and schedules are off; to turn them on: {advise('automation on')}")
 
 
-@app.command()
-def reparse(yes: _Yes = None, home: options.Home = None) -> None:
+def reparse(settings: Settings, yes: _Yes = None) -> None:
     """Show what parsing again with a new version of the parser would cost, and agree to it.
 
     Without --yes the schedule keeps pages of an older parser. Your own runs always use the current parser. Nothing is
@@ -81,7 +68,6 @@ def reparse(yes: _Yes = None, home: options.Home = None) -> None:
     from cc_pipeline.extraction.plan import options_of
     from cc_pipeline.workspace.workspace import open_workspace
 
-    settings = load_settings(home=home)
     if not _is_home(settings):
         return
     if yes is not None:
@@ -100,39 +86,53 @@ def reparse(yes: _Yes = None, home: options.Home = None) -> None:
         else ""
     )
     console.print(
-        next_step or "Schedules keep these pages. To have them parsed again: cc-pipeline automation reparse --yes"
+        next_step or f"Schedules keep these pages. To have them parsed again: {advise('automation reparse', yes=True)}"
     )
 
 
-@app.command()
-def maintenance(home: options.Home = None) -> None:
+def clean(
+    settings: Settings,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete unknown partition keys without confirmation.")] = False,
+) -> None:
     """Clean a home: the work of the schedules weekly_maintenance and history, for a home without a daemon.
 
     Merges small files, publishes, and deletes files that were superseded a week ago. Then it deletes Dagster's runs
     that are older than CC_PIPELINE_HISTORY_DAYS. Extracted rows and the states of their partitions are kept.
+
+    Unknown partition keys are shown, and deleted after a confirmation: typed into the UI, without a definition and
+    without rows; and crawls that the source does not list and that have no rows.
     """
     from cc_pipeline.defs.stage_runner import StageRunner
     from cc_pipeline.workspace.workspace import open_workspace
 
-    settings = load_settings(home=home)
     if not _is_home(settings):
         return
     with open_workspace(settings) as workspace, StageRunner(workspace) as runner, progress_bars():
         run_step("maintenance", runner.run_maintenance)
+    _delete_unknown_keys(settings, yes=yes)
 
 
-@app.command()
-def clean(
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False, home: options.Home = None
-) -> None:
-    """Delete unknown partition keys: typed into the UI, without a definition and without rows.
+def _delete_unknown_keys(settings: Settings, *, yes: bool) -> None:
+    """Shows unknown partition keys, and deletes them if somebody agrees."""
+    from cc_pipeline.defs.dynamic_keys import delete_keys, find_unknown_keys
+    from cc_pipeline.defs.instance import open_instance
+    from cc_pipeline.workspace.workspace import open_workspace
 
-    Crawls that the source does not list, and that have no rows, are deleted too. The keys are shown first.
-    """
-    clean_home(load_settings(home=home), yes=yes)
-
-
-app.command("init")(init)
+    with open_workspace(settings) as workspace, open_instance(settings) as instance:
+        targets, crawls = find_unknown_keys(instance, workspace)
+        if workspace.crawl_list.note is not None:
+            notice(f"partition keys of crawls were not checked: {workspace.crawl_list.note}")
+        key_rows = [("target", key, "no target has this key, and it has no data") for key in targets]
+        key_rows += [("crawl", key, "the source does not list this crawl, and it has no data") for key in crawls]
+        if not key_rows:
+            notice("no unknown partition keys")
+            return
+        write_rows(f"{len(key_rows):,} unknown partition keys", _KEY_COLUMNS, key_rows)
+        if yes or get_reporter().agrees(f"Delete {len(key_rows):,} partition keys? No data belongs to them."):
+            delete_keys(instance, targets=targets, crawls=crawls)
+            notice(f"{len(key_rows):,} partition keys deleted")
+        else:
+            notice(f"{len(key_rows):,} unknown partition keys were kept; to delete them: {option(yes=True)}")
 
 
 def _is_home(settings: Settings) -> bool:
@@ -153,7 +153,7 @@ def _switch_all(settings: Settings, *, enable: bool) -> None:
         return
     console.print(f"automation is {word}. A UI that runs reads it when it reloads its definitions")
     if enable:
-        console.print("Sensors and schedules work only while the UI or a Dagster daemon runs: cc-pipeline ui")
+        console.print(f"Sensors and schedules work only while the UI or a Dagster daemon runs: {advise('ui')}")
 
 
 def _format_time(moment: datetime | None) -> str:
@@ -163,4 +163,15 @@ def _format_time(moment: datetime | None) -> str:
     return f"{moment:%H:%M}" if moment.date() == datetime.now(UTC).date() else f"{moment:%Y-%m-%d %H:%M}"
 
 
-COMMANDS = {"automation": Command(app, FEATURES, 80)}
+COMMANDS = {
+    "automation": Group(
+        "Sensors and schedules that run watched targets on new crawls; maintenance (docs/dagster.md).",
+        FEATURES,
+        80,
+    ),
+    "automation on": Command(enable, options=options.LOCAL),
+    "automation off": Command(disable, options=options.LOCAL),
+    "automation status": Command(status, options=options.LOCAL, columns=("name", "state", "last", "message")),
+    "automation reparse": Command(reparse, options=options.LOCAL),
+    "automation clean": Command(clean, options=options.LOCAL, columns=_KEY_COLUMNS),
+}

@@ -24,7 +24,7 @@ from cc_pipeline.cli.output import coloured, console, console_err, progress_bars
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.interruption import SIGNAL_STATUS_BASE
 from cc_pipeline.progress import format_count
-from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from cc_pipeline.checks.finding import Finding
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _END_SIGNALS: Final = ((signal.SIGINT, 12.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0))
 _POLL_SECONDS: Final = 0.05
 _PR_SET_CHILD_SUBREAPER: Final = 36
+_FINDING_COLUMNS: Final = ("level", "topic", "text", "advice")
 #: Topics of findings on what the command itself did.
 _RESULTS: Final = ("verified", "repaired")
 #: Characters of a finding's topic on a terminal, where all texts begin in one column.
@@ -46,8 +47,7 @@ _PIPED_TOPIC_WIDTH: Final = 10
 
 
 def doctor(
-    source: options.Source = None,
-    home: options.Home = None,
+    settings: Settings,
     reset: Annotated[
         str | None,
         typer.Option(
@@ -108,7 +108,6 @@ def doctor(
     from cc_pipeline.defs.engines import find_engine
     from cc_pipeline.transport.host_file import reset_host
 
-    settings = load_settings(source=source, home=home)
     if reset is not None and not reset_host(settings.budget_path, reset):
         raise UserInputError(
             f"nothing was reset: no command of {settings.home} has sent a request to the server {reset!r}; "
@@ -156,7 +155,7 @@ def _print_findings(findings: Iterable[Finding], *, details: bool) -> None:
     is_bad = any(finding.level == "bad" for finding in all_findings)
     if row_format() != "table":
         rows = [(finding.level, finding.topic, finding.text, finding.advice) for finding in all_findings]
-        write_rows("", ("level", "topic", "text", "advice"), rows)
+        write_rows("", _FINDING_COLUMNS, rows)
         all_findings = []
     else:
         console.print(_describe_verdict(all_findings, details=details), soft_wrap=True, style="bold")
@@ -178,12 +177,25 @@ def _describe_verdict(findings: Sequence[Finding], *, details: bool) -> str:
     return f"{verdict}: {counts['ok']} of {format_count(len(findings), 'finding', 'are')} ok{rest}"
 
 
-def ui(home: options.Home = None, port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 3000) -> None:
-    """Open the Dagster UI (webserver and daemon) on this home's state; stop it with Ctrl-C or SIGTERM."""
-    from cc_pipeline.cli.ui_guard import serve_guarded
-    from cc_pipeline.defs.instance import DAEMON_VARIABLES, prepare_instance, workspace_file
+def ui(
+    settings: Settings,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 3000,
+    init: Annotated[
+        bool, typer.Option("--init", help="Start nothing: write the files here that plain `dagster dev` reads.")
+    ] = False,
+) -> None:
+    """Open the Dagster UI (webserver and daemon) on this home's state; stop it with Ctrl-C or SIGTERM.
 
-    settings = load_settings(home=home)
+    --init writes a .env in the current folder and a dagster.yaml in the home, so that Dagster's own programs, `dagster
+    dev` and `dg dev`, open the same state. Existing files are kept.
+    """
+    from cc_pipeline.cli.ui_guard import serve_guarded
+    from cc_pipeline.defs.instance import DAEMON_VARIABLES, prepare_files, prepare_instance, workspace_file
+
+    if init:
+        for path in prepare_files(settings, Path.cwd()):
+            console.print(f"wrote {path}", soft_wrap=True)
+        return
     prepare_instance(settings)
     console.print(f"http://127.0.0.1:{port}  ({settings.source}, home {settings.home})", soft_wrap=True)
     dagster_home = os.environ.get("DAGSTER_HOME")
@@ -418,6 +430,6 @@ def _adopt_orphans() -> None:
 
 
 COMMANDS = {
-    "doctor": Command(doctor, EVERYDAY, 90),
-    "ui": Command(ui, EVERYDAY, 100),
+    "doctor": Command(doctor, EVERYDAY, 90, options.REMOTE, _FINDING_COLUMNS),
+    "ui": Command(ui, EVERYDAY, 100, options.LOCAL),
 }

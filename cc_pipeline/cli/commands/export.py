@@ -11,13 +11,14 @@ from cc_pipeline.api.export import Attribution
 from cc_pipeline.api.export import export as export_home
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
-from cc_pipeline.cli.output import guards_formulas, show_export
+from cc_pipeline.cli.output import show_export
 from cc_pipeline.errors import Incomplete
 from cc_pipeline.export.formats import FORMATS, describe_formats
-from cc_pipeline.settings import load_settings
+from cc_pipeline.settings import Settings
 
 
 def export(
+    settings: Settings,
     out: Annotated[Path, typer.Option("--out", "-o", help="The file or folder to write.")],
     targets: Annotated[
         list[str] | None, typer.Argument(metavar="TARGET…", help="Only rows of these targets (default: all).")
@@ -55,9 +56,9 @@ def export(
     ] = False,
     creator: options.Creator = "",
     url: options.Address = "",
-    home: options.Home = None,
+    guard_formulas: options.GuardFormulas = False,
 ) -> None:
-    """Export tables, queries or records of this home to a file (or folder) that needs neither the home nor cc_pipeline.
+    """Export tables, queries or records of this home to a file (or folder) that needs neither home nor cc_pipeline.
 
     A failed export leaves no file. A README says where the rows came from (source, crawls with the digests of their
     indexes, selection, counts). The same is written as JSON, the outcome of each target as CSV, and a Croissant
@@ -83,7 +84,7 @@ def export(
     """
     try:
         export_report = export_home(
-            load_settings(home=home),
+            settings,
             out,
             targets or (),
             crawl or (),
@@ -95,7 +96,7 @@ def export(
             limit=limit,
             new=new,
             allow_missing=allow_missing,
-            guard_formulas=guards_formulas(),
+            guard_formulas=guard_formulas,
             attribution=Attribution(creator, url),
         )
     except Incomplete as incomplete:
@@ -105,4 +106,5 @@ def export(
     show_export(f"exported to {out}", export_report)
 
 
-COMMANDS = {"export": Command(export, EVERYDAY, 60, help=(export.__doc__ or "").replace("FORMATS", describe_formats()))}
+_HELP = (export.__doc__ or "").replace("FORMATS", describe_formats())
+COMMANDS = {"export": Command(export, EVERYDAY, 60, options.LOCAL, help=_HELP)}

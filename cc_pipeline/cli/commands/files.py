@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cc_pipeline.api.run_steps import build_indexes, find_agreed_builds, harvest_despite_gaps, report_damage, run_step
+from cc_pipeline.advice import ANY, advise, option
+from cc_pipeline.api.run_steps import build_indexes, find_agreed_builds, harvest_despite_gaps, run_step
 from cc_pipeline.cli import options
-from cc_pipeline.cli.command import FEATURES, Command
-from cc_pipeline.cli.commands.catalog import show_coverage
-from cc_pipeline.cli.output import console, notice, progress_bars, warn, write_rows
+from cc_pipeline.cli.command import FEATURES, Command, Group
+from cc_pipeline.cli.output import notice, progress_bars, write_rows
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.progress import format_count
-from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.claim import claim_existing_home
 
 if TYPE_CHECKING:
     from cc_pipeline.workspace.source_files import SourceFile
     from cc_pipeline.workspace.workspace import Workspace
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="Files of your own: lists of captures, archive files as a crawl, and files that are read completely.",
-)
+_CAPTURE_COLUMNS = ("target", "crawl", "captures")
+_Rows = Sequence[Sequence[object]]
+_FILE_COLUMNS = ("file", "crawl", "partition key", "rows", "unreadable ranges", "reason")
 
 
-@app.command("captures")
 def add_captures(
+    settings: Settings,
     file: Annotated[str, typer.Argument(metavar="FILE", help="Parquet, CSV, JSON or CDXJ lines; - is standard input.")],
     name: Annotated[str | None, typer.Option("--name", help="The name of the captures (default: the file's).")] = None,
     column: Annotated[
@@ -39,8 +38,6 @@ def add_captures(
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace the existing captures of this name with those of the file.")
     ] = False,
-    source: options.Source = None,
-    home: options.Home = None,
 ) -> None:
     r"""Make captures that you name one by one a target: captures:NAME.
 
@@ -77,44 +74,27 @@ def add_captures(
             f"--column {unknown_columns[0]} is not understood: write COLUMN=NAME, with COLUMN one of "
             f"{', '.join(COLUMN_ALIASES)}"
         )
-    settings = load_settings(source=source, home=home)
     added = add(settings, file, name, columns=columns, extend=extend, replace=replace)
-    for row, reason in sorted(added.wrong.first):
-        warn(f"row {row:,}: {reason}")
-    counts = added.counts
-    console.print(
-        f"{added.target.definition}: {format_count(sum(added.held.values()), 'capture')} in "
-        f"{format_count(len(added.held), 'crawl')}, {counts.new:,} "
-        f"new, {counts.changed if replace else 0:,} changed, {counts.unmatched if replace else 0:,} removed"
-    )
-    if counts.changed and not replace:
-        notice(
-            f"{format_count(counts.changed, 'existing capture', 'have')} other values in {file}; the existing values "
-            "were kept, and --replace overwrites them"
-        )
-    if counts.repeats:
-        notice(
-            f"{format_count(counts.repeats, 'row')} of {file} had the location of another row; each capture was "
-            "added once"
-        )
-    if added.blocked:
-        notice(
-            f"{format_count(added.blocked, 'capture', 'are')} of blocked sites, or have no URL to compare with "
-            "blocked sites: no run fetches these captures"
-        )
-    console.print(added.run, soft_wrap=True)
+    for note in added.notes:
+        notice(note)
+    notice(f"to fetch them: {added.run}")
+    write_rows("", _CAPTURE_COLUMNS, [(added.target.definition, *crawl) for crawl in added.held.items()])
     if added.wrong.count:
         raise Incomplete(
             f"{format_count(added.wrong.count, 'row')} of {file} could not be used",
-            f"The first {len(added.wrong.first)} are printed above with the reason; all other rows were added. Correct "
-            "these rows, then give the file again with --add.",
+            option(
+                add=True,
+                sentence=f"The first {len(added.wrong.first)} are printed above with the reason; all other rows were "
+                "added. Correct these rows, then give the file again with {}.",
+            ),
         )
 
 
-@app.command("add")
-def add_source(
+def add_files(
+    settings: Settings,
     files: Annotated[
-        list[str], typer.Argument(help="Local files, or keys in the source; for kind warc also addresses.")
+        list[str],
+        typer.Argument(metavar="FILE…", help="Local files, or keys in the source; for kind warc also addresses."),
     ],
     kind: Annotated[str, typer.Option("--kind", help="sequencefile, or warc (ARC too).")],
     crawl: Annotated[
@@ -125,13 +105,8 @@ def add_source(
             help="Crawl of the files (default: 2012); for kind warc the collection to add them to.",
         ),
     ] = None,
-    register_only: Annotated[
-        bool, typer.Option("--register-only", help="Only register them; read or index them later from the UI.")
-    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="For kind warc: do not ask for agreement to the cost.")] = False,
-    source: options.Source = None,
-    home: options.Home = None,
-) -> None:
+) -> _Rows:
     r"""Read whole SequenceFiles of 2012, and publish cc.duckdb with their pages.
 
     For WARC and ARC files an index is built instead. They become a collection that every command accepts as a crawl.
@@ -150,42 +125,22 @@ def add_source(
     from cc_pipeline.workspace.source_files import ARCHIVE, SEQUENCEFILE, identify, register
     from cc_pipeline.workspace.workspace import open_workspace
 
-    settings = load_settings(source=source, home=home)
     if kind == ARCHIVE:
-        _add_archives(settings, files, crawl, register_only, yes)
-        return
+        return _add_archives(settings, files, crawl, yes)
     if kind != SEQUENCEFILE:
         raise UserInputError(f"--kind is {kind!r}; choose {SEQUENCEFILE} or {ARCHIVE}")
     with open_workspace(settings) as workspace:
         source_files = [identify(workspace.transport, location, crawl) for location in files]
-        new = register(workspace, source_files)
+        register(workspace, source_files)
         slugs = list(dict.fromkeys(file.slug for file in source_files))
-        write_rows(
-            "files read whole",
-            ["file", "crawl", "partition key", ""],
-            [
-                (_file_name(file.location), file.crawl, file.slug, "new" if file in new else "known")
-                for file in source_files
-            ],
-        )
-        with StageRunner(workspace) as runner:
-            if register_only:
-                runner.add_source_files(slugs)
-                return
-            with progress_bars():
-                run_step("files", lambda: runner.read_source_files(slugs), is_notice=False)
-                run_step("cc.duckdb", runner.publish, is_notice=False)
+        with StageRunner(workspace) as runner, progress_bars():
+            run_step("files", lambda: runner.read_source_files(slugs))
+            run_step("cc.duckdb", runner.publish)
         counts = {file: _count_rows(settings, file.slug) for file in source_files}
-        rows = [(_file_name(file.location), *row_counts) for file, row_counts in counts.items()]
-        write_rows("rows", ["file", "metadata", "texts", "links", "feed items", "not readable"], rows)
-        _report_unread(workspace, {file: sum(row_counts[:-1]) for file, row_counts in counts.items()})
-    if any(row[-1] for row in rows):
-        console.print('to list the byte ranges that could not be read: cc-pipeline sql "SELECT * FROM source_faults"')
+        return _describe_files(workspace, counts, nothing_found="no page was found")
 
 
-def _add_archives(
-    settings: Settings, files: list[str], collection_name: str | None, register_only: bool, yes: bool
-) -> None:
+def _add_archives(settings: Settings, files: list[str], collection_name: str | None, yes: bool) -> _Rows:
     from cc_pipeline.defs.stage_runner import StageRunner
     from cc_pipeline.harvesting.archives import collection_id, register_archives
     from cc_pipeline.workspace.workspace import open_workspace
@@ -194,17 +149,14 @@ def _add_archives(
     claim_existing_home(settings)
     with open_workspace(settings) as workspace:
         added = register_archives(workspace, files, crawl)
-        write_rows("archive files", ["file", "collection"], [(_file_name(file.location), crawl) for file in added])
-        if register_only:
-            return
         to_build = find_agreed_builds(workspace, [crawl], yes)
         with StageRunner(workspace) as runner, progress_bars():
             build_indexes(runner, to_build)
-            harvest_despite_gaps(lambda: run_step("index", lambda: runner.harvest_changed([crawl]), is_notice=False))
-        report_damage(workspace, [crawl])
-        _report_unread(workspace, _count_captures(workspace, crawl, added), nothing_found="no capture is in its index")
-    show_coverage(settings, [crawl])
-    console.print(f"to get the pages of a site from these files: cc-pipeline run … --crawl {crawl}")
+            harvest_despite_gaps(lambda: run_step("index", lambda: runner.harvest_changed([crawl])))
+        counts = _count_captures(workspace, crawl, added)
+        rows = _describe_files(workspace, counts, nothing_found="no capture is in its index")
+    notice(f"to get the pages of a site from these files: {advise('run', ANY, crawl=crawl)}")
+    return rows
 
 
 def _count_captures(workspace: Workspace, crawl: str, files: list[SourceFile]) -> dict[SourceFile, int]:
@@ -219,46 +171,48 @@ def _count_captures(workspace: Workspace, crawl: str, files: list[SourceFile]) -
     return {file: rows.get(keys.get(file.location, ""), 0) for file in files}
 
 
-def _report_unread(
-    workspace: Workspace, rows: dict[SourceFile, int], *, nothing_found: str = "no page was found"
-) -> None:
-    """Prints the files that could not be read completely; a file without rows has its first reason. ``rows`` are the
-    numbers of rows of all files, ``nothing_found`` is the reason of a file that was read and has none. Raises
-    ``UserInputError`` if no file has any."""
-    from cc_pipeline.workspace.source_files import MAX_FAULT_ROWS
-
-    unread: list[tuple[str, int, str, str]] = []
-    for file, count in rows.items():
-        where = {"crawl": file.crawl, "target": file.slug}
-        faults = workspace.lake.read("source_faults", where, ["byte_offset", "reason"]).to_pylist()
-        if faults or not count:
-            reason = f"at byte {faults[0]['byte_offset'] or 0:,}: {faults[0]['reason']}" if faults else nothing_found
-            # more ranges of a file are not stored
-            at_least = "at least " if len(faults) >= MAX_FAULT_ROWS else ""
-            unread.append((_file_name(file.location), count, f"{at_least}{len(faults):,}", reason))
-    if rows and not any(rows.values()):
-        examples = "; ".join(f"{name} ({ranges} unreadable ranges, {reason})" for name, _, ranges, reason in unread[:3])
-        raise UserInputError(f"nothing was found in {format_count(len(rows), 'file')}: {examples}")
-    if unread:
-        # source_faults has the reasons of the others
-        shown = [(name, count, ranges, "" if count else reason) for name, count, ranges, reason in unread]
-        write_rows("not readable", ["file", "rows", "ranges", ""], shown)
-
-
-def _file_name(location: str) -> str:
-    return location.rpartition("/")[2]
-
-
-def _count_rows(settings: Settings, slug: str) -> list[int]:
+def _count_rows(settings: Settings, slug: str) -> int:
+    """Returns the number of rows that were read from a file."""
     from cc_pipeline.lake.published_file import open_home_publication
 
-    tables = ("page_metadata", "page_text", "page_links", "feed_items", "source_faults")
+    tables = ("page_metadata", "page_text", "page_links", "feed_items")
+    counts = " UNION ALL ".join(f"SELECT count(*) AS rows FROM lake.{table} WHERE target = $1" for table in tables)
     with open_home_publication(settings) as connection:
-        counts = [
-            connection.execute(f"SELECT count(*) FROM lake.{table} WHERE target = ?", [slug]).fetchone()
-            for table in tables
-        ]
-    return [row[0] if row else 0 for row in counts]
+        [(count,)] = connection.execute(f"SELECT sum(rows)::BIGINT FROM ({counts})", [slug]).fetchall()
+    return int(count)
 
 
-COMMANDS = {"files": Command(app, FEATURES, 70)}
+def _describe_files(workspace: Workspace, counts: dict[SourceFile, int], *, nothing_found: str) -> _Rows:
+    """Returns a row for each file, with the byte ranges that could not be read, and the first reason if the file has no
+    rows: ``nothing_found`` if all of it was read. Raises ``UserInputError`` if no file has any row."""
+    from cc_pipeline.workspace.source_files import MAX_FAULT_ROWS
+
+    rows: list[tuple[str, str, str, int, int, str]] = []
+    for file, count in counts.items():
+        where = {"crawl": file.crawl, "target": file.slug}
+        faults = workspace.lake.read("source_faults", where, ["byte_offset", "reason"]).to_pylist()
+        reason = f"at byte {faults[0]['byte_offset'] or 0:,}: {faults[0]['reason']}" if faults else nothing_found
+        name = file.location.rpartition("/")[2]
+        rows.append((name, file.crawl, file.slug, count, len(faults), "" if count else reason))
+    if rows and not any(counts.values()):
+        examples = "; ".join(f"{row[0]} ({row[4]} unreadable ranges, {row[5]})" for row in rows[:3])
+        raise UserInputError(f"nothing was found in {format_count(len(rows), 'file')}: {examples}")
+    if unread := sum(row[4] for row in rows):
+        # more ranges of a file are not stored
+        at_least = "at least " if max(row[4] for row in rows) >= MAX_FAULT_ROWS else ""
+        notice(
+            f"{at_least}{format_count(unread, 'byte range')} could not be read; to list them: "
+            f"{advise('sql', 'FROM source_faults')}"
+        )
+    return rows
+
+
+COMMANDS = {
+    "files": Group(
+        "Files of your own: lists of captures, archive files as a crawl, and files that are read completely.",
+        FEATURES,
+        70,
+    ),
+    "files captures": Command(add_captures, options=options.REMOTE, columns=_CAPTURE_COLUMNS),
+    "files add": Command(add_files, options=options.REMOTE, columns=_FILE_COLUMNS),
+}

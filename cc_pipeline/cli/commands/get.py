@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from cc_pipeline.api import user_input
 from cc_pipeline.api.lookups import find_named_crawls, load_settings_without_home
-from cc_pipeline.api.reporter import get_reporter
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import notice, warn, whole_file
@@ -35,10 +35,17 @@ _FORM_CONTENTS: dict[Form, str] = {
 }
 
 #: The form of a file's suffix, for a file without --format.
-_FORM_BY_SUFFIX: Final = {".md": "markdown", ".txt": "text", ".json": "json", ".warc": "warc", ".warc.gz": "warc"}
+_FORM_BY_SUFFIX: Final[Mapping[str, Form]] = {
+    ".md": "markdown",
+    ".txt": "text",
+    ".json": "json",
+    ".warc": "warc",
+    ".warc.gz": "warc",
+}
 
 
 def get(
+    overrides: Mapping[str, Any],
     url: Annotated[str, typer.Argument(metavar="URL", help="The address of a page.")],
     date: Annotated[
         str | None, typer.Option("--at", help="The capture nearest to this time: 2019, 2019-05, 2019-05-01 …")
@@ -48,20 +55,15 @@ def get(
         str | None,
         typer.Option(
             "--format",
-            help="html (UTF-8, the default), markdown or text (its main content), json (texts, headers, "
+            help="html (UTF-8), markdown or text (its main content), json (texts, headers, "
             "links, the record's location), warc (one gzip member), record (the archive's exact "
-            "bytes), body (the body's).",
+            "bytes), body (the body's). Default: by the suffix of --out, or html.",
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file, not to standard output.")] = None,
     max_crawls: Annotated[
         int, typer.Option("--max-crawls", min=1, help="Maximum crawls to search, the nearest first.")
     ] = 10,
-    via: options.Via = None,
-    subset: options.Subsets = None,
-    wait: options.Wait = None,
-    source: options.Source = None,
-    home: options.Home = None,
 ) -> None:
     """Get one page out of the archive: its newest capture, or the one nearest to a date.
 
@@ -81,15 +83,11 @@ def get(
     from cc_pipeline.extraction.nearest_capture import NoSuchCapture, find_nearest_capture
     from cc_pipeline.workspace.workspace import open_workspace
 
-    form = _read_form(output)
-    if out is not None and output is None:
-        _confirm_form(out)
+    form = _read_form(output, out)
     if out is None and form in ("warc", "record", "body") and sys.stdout.isatty():
         raise UserInputError(f"a terminal cannot show --format {form}; add --out FILE, or pipe the output to a program")
     target, wanted_time = _page_target(url), None if date is None else period(date)
-    settings = load_settings_without_home(
-        home, source=source, index=via, subsets=tuple(subset) if subset else None, wait=options.wait_seconds(wait)
-    )
+    settings = load_settings_without_home(**overrides)
     start_parser(form)
     with open_workspace(settings) as workspace:
         crawl_ids = find_named_crawls(workspace, crawl)
@@ -100,7 +98,9 @@ def get(
         except NoSuchCapture as not_captured:
             if workspace.crawl_list.note is not None:
                 notice(workspace.crawl_list.note)
-            raise NoSuchCapture(not_captured.problem, _suggest_host(settings, target) + not_captured.advice) from None
+            raise NoSuchCapture(
+                not_captured.problem, f"{_suggest_host(settings, target)}{not_captured.advice}"
+            ) from None
         # a page that is stored here may have been found without the list
         if (crawl_ids is not None or not nearest.stored) and workspace.crawl_list.note is not None:
             notice(workspace.crawl_list.note)
@@ -133,24 +133,15 @@ def get(
         raise EnvironmentFault(f"{out} is empty: no text was found in the page", "Use --format html, body or json.")
 
 
-def _read_form(form_name: str | None) -> Form:
-    form = next((known_form for known_form in _FORM_CONTENTS if known_form == (form_name or "html")), None)
+def _read_form(form_name: str | None, out: Path | None) -> Form:
+    """Returns the form that a person named, or that of the file's suffix, or HTML."""
+    if form_name is None:
+        name = "" if out is None else out.name.lower()
+        return next((form for suffix, form in _FORM_BY_SUFFIX.items() if name.endswith(suffix)), "html")
+    form = next((known_form for known_form in _FORM_CONTENTS if known_form == form_name), None)
     if form is None:
-        raise UserInputError(f"--format is {form_name!r}; choose one of {', '.join(_FORM_CONTENTS)}")
+        raise UserInputError(f"there is no format {form_name!r}; choose one of {', '.join(_FORM_CONTENTS)}")
     return form
-
-
-def _confirm_form(out: Path) -> None:
-    """Asks for confirmation if the suffix of the file is that of another form than HTML. Raises ``UserInputError``
-    without a terminal."""
-    suffix_form = next((form for suffix, form in _FORM_BY_SUFFIX.items() if out.name.lower().endswith(suffix)), None)
-    if suffix_form and not get_reporter().agrees(
-        f"{out.name} would contain {_FORM_CONTENTS['html']}. Write it anyway?"
-    ):
-        raise UserInputError(
-            f"{out.name} was not written: without --format it would contain {_FORM_CONTENTS['html']}. Add --format "
-            f"{suffix_form}, or --format html"
-        )
 
 
 def _page_target(url: str) -> Target:
@@ -190,4 +181,5 @@ def _report_capture(nearest: Nearest, requests: int, size: int) -> None:
     )
 
 
-COMMANDS = {"get": Command(get, EVERYDAY, 40)}
+_OPTIONS = (options.INDEX, options.SUBSET, options.WAIT, *options.REMOTE)
+COMMANDS = {"get": Command(get, EVERYDAY, 40, _OPTIONS)}

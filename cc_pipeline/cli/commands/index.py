@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cc_pipeline.advice import advise
 from cc_pipeline.api.run_steps import (
     build_indexes,
     find_agreed_builds,
@@ -18,24 +19,50 @@ from cc_pipeline.api.run_steps import (
     resolve_crawls,
     run_step,
 )
+from cc_pipeline.api.user_input import resolve_home_crawls
 from cc_pipeline.cli import options
-from cc_pipeline.cli.command import FEATURES, Command
-from cc_pipeline.cli.commands.catalog import show_coverage
-from cc_pipeline.cli.output import notice, progress_bars, warn
-from cc_pipeline.errors import IndexIncomplete, UserInputError
+from cc_pipeline.cli.command import FEATURES, Command, Group
+from cc_pipeline.cli.output import notice, progress_bars, warn, write_rows
+from cc_pipeline.errors import EnvironmentFault, IndexIncomplete, UserInputError
 from cc_pipeline.progress import format_count
-from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.claim import claim_existing_home
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="Indexes of crawls: footers of published indexes, and indexes that are built here.",
-)
+if TYPE_CHECKING:
+    from cc_pipeline.index.catalog.catalog import Catalog
+
+Coverage = list[Sequence[object]]
+#: The columns of the coverage of the catalog.
+COVERAGE_COLUMNS = ("crawl", "subset", "expected", "harvested", "failed", "missing", "row_groups", "rows",
+             "without_statistics", "reason")  # fmt: skip
 
 
-@app.command()
+def open_catalog(settings: Settings) -> Catalog:
+    """Opens the catalog of the home's lake. Raises ``EnvironmentFault`` if nothing was harvested."""
+    from cc_pipeline.harvesting.catalog import open_catalog
+    from cc_pipeline.workspace.workspace import open_lake
+
+    catalog = open_catalog(open_lake(settings))
+    if not catalog.crawls():
+        raise EnvironmentFault(
+            f"{settings.home} has no catalog: no crawl was harvested",
+            advise("index harvest", crawl="newest", sentence="Harvest a crawl first: {}"),
+        )
+    return catalog
+
+
+def read_coverage(settings: Settings, crawls: Sequence[str]) -> Coverage:
+    """Returns the catalog's rows of ``crawls``, as a person names them. Raises ``EnvironmentFault`` without a catalog,
+    ``UserInputError`` for a crawl that it does not have."""
+    with open_catalog(settings) as catalog:
+        shown_crawls = resolve_home_crawls(crawls, catalog.crawls())
+        rows = [row for crawl in shown_crawls for row in catalog.coverage(crawl).to_pylist()]
+    ordered = sorted(rows, key=lambda row: (row["crawl"], row["subset"]))
+    return [[row[name] for name in COVERAGE_COLUMNS] for row in ordered]
+
+
 def harvest(
+    settings: Settings,
     crawl: options.Crawls,
     index_files: Annotated[
         Path | None,
@@ -44,15 +71,10 @@ def harvest(
             help="A file with the keys of the crawl's index files, one per line, for a crawl without a path list.",
         ),
     ] = None,
-    subset: options.Subsets = None,
     refresh: Annotated[
         bool, typer.Option("--refresh", help="Check each file for a new version, with one request each.")
     ] = False,
-    allow_gaps: options.AllowGaps = False,
-    wait: options.Wait = None,
-    source: options.Source = None,
-    home: options.Home = None,
-) -> None:
+) -> Coverage:
     """Fetch the footers of crawls' index files, and put their row groups into the catalog.
 
     It sends one request per index file of the selected subsets (300 per subset and crawl today); other subsets are
@@ -75,14 +97,6 @@ def harvest(
     from cc_pipeline.harvesting.catalog import catalog_gaps
     from cc_pipeline.workspace.workspace import open_workspace
 
-    subsets = tuple(subset) if subset else None
-    settings = load_settings(
-        source=source,
-        home=home,
-        subsets=subsets,
-        max_index_gaps=options.index_gap_limit(allow_gaps),
-        wait=options.wait_seconds(wait),
-    )
     claim_existing_home(settings)
     if index_files is not None:
         _store_index_list(settings, crawl, index_files)
@@ -91,12 +105,12 @@ def harvest(
         try:
             harvest_crawls(workspace, crawl_ids, refresh=refresh)
         except IndexIncomplete:
-            show_coverage(settings, crawl_ids)
+            write_rows("", COVERAGE_COLUMNS, read_coverage(settings, crawl_ids))
             raise
         gaps = catalog_gaps(workspace, crawl_ids)
-    show_coverage(settings, crawl_ids)
     for gap in gaps:
         warn(f"{gap.summary} could not be read, so lookups miss their captures: {gap.file_summary}")
+    return read_coverage(settings, crawl_ids)
 
 
 def _store_index_list(settings: Settings, crawls: Sequence[str], file: Path) -> None:
@@ -116,8 +130,8 @@ def _store_index_list(settings: Settings, crawls: Sequence[str], file: Path) -> 
     )
 
 
-@app.command()
 def build(
+    settings: Settings,
     crawl: Annotated[
         list[str], typer.Option("--crawl", "-c", help="CC-NEWS-YYYY-MM, or LOCAL-… of files add; may be repeated.")
     ],
@@ -126,9 +140,7 @@ def build(
         int | None,
         typer.Option("--max-files", min=1, help="Maximum archive files to read now; the next call continues."),
     ] = None,
-    source: options.Source = None,
-    home: options.Home = None,
-) -> None:
+) -> Coverage:
     """Build the index of a month of CC-NEWS, which has none: reads each of its WARC files once, some 350 GB a month.
 
     The cost is shown first. Indexed files are not read again, so a stopped build continues where it stopped, and a
@@ -145,7 +157,6 @@ def build(
     from cc_pipeline.harvesting.build_index import refuse_published
     from cc_pipeline.workspace.workspace import open_workspace
 
-    settings = load_settings(source=source, home=home)
     claim_existing_home(settings)
     with open_workspace(settings) as workspace:
         crawl_ids = resolve_crawls(workspace, crawl)
@@ -165,11 +176,10 @@ def build(
         )
     elif not to_build:
         notice("nothing to build: every archive file is in the index already")
-    show_coverage(settings, crawl_ids)
+    return read_coverage(settings, crawl_ids)
 
 
-@app.command()
-def repair(crawl: options.Crawls, source: options.Source = None, home: options.Home = None) -> None:
+def repair(settings: Settings, crawl: options.Crawls) -> Coverage:
     """Compute key bounds of row groups that were published without any, so that lookups can skip them.
 
     Thirteen crawls (CC-MAIN-2017-43 to 2018-43) have no bounds at all; some later crawls lack a few. The command reads
@@ -180,19 +190,25 @@ def repair(crawl: options.Crawls, source: options.Source = None, home: options.H
 
       cc-pipeline index repair --crawl CC-MAIN-2018-05
 
-      cc-pipeline catalog coverage    (without_statistics: which crawls need it)
+      cc-pipeline sql --catalog "SELECT crawl, without_statistics FROM coverage"
     """
     from cc_pipeline.defs.stage_runner import StageRunner
     from cc_pipeline.workspace.workspace import open_workspace
 
-    settings = load_settings(source=source, home=home)
     claim_existing_home(settings)
     with open_workspace(settings) as workspace:
         crawl_ids = resolve_crawls(workspace, crawl)
         with StageRunner(workspace) as runner, progress_bars():
             for crawl_id in crawl_ids:
                 run_step(f"repair {crawl_id}", partial(runner.repair, crawl_id))
-    show_coverage(settings, crawl_ids)
+    return read_coverage(settings, crawl_ids)
 
 
-COMMANDS = {"index": Command(app, FEATURES, 10)}
+COMMANDS = {
+    "index": Group("Indexes of crawls: footers of published indexes, and indexes that are built here.", FEATURES, 10),
+    "index harvest": Command(
+        harvest, options=(options.SUBSET, options.ALLOW_GAPS, options.WAIT, *options.REMOTE), columns=COVERAGE_COLUMNS
+    ),
+    "index build": Command(build, options=options.REMOTE, columns=COVERAGE_COLUMNS),
+    "index repair": Command(repair, options=options.REMOTE, columns=COVERAGE_COLUMNS),
+}

@@ -17,16 +17,17 @@ from cc_pipeline.api.lookups import (
     columns_to_read,
     look_up_captures,
     look_up_each_crawl,
+    open_lookup,
     refuse_failed,
     report_costs,
 )
-from cc_pipeline.api.user_input import check_format
+from cc_pipeline.api.user_input import check_format, read_targets
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
-from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import choose_format, notice, warn, write_rows
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.progress import format_count
+from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
 #: The most crawls that are shown in a line each.
 _MAX_CRAWL_LINES: Final = 15
 _YEAR: Final = re.compile(r"(?<!\d)\d{4}(?!\d)")
-Harvest = Annotated[bool, typer.Option("--harvest", help="First harvest the index of crawls that need it.")]
 
 
 def lookup(
+    settings: Settings,
     targets: options.Targets,
     crawl: options.Crawls,
     count: Annotated[
@@ -57,14 +58,7 @@ def lookup(
         str | None, typer.Option("--columns", help="Comma-separated columns; fewer are cheaper to read.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="At most this many captures; 0 for all.")] = 0,
-    via: options.Via = None,
-    subset: options.Subsets = None,
-    harvest: Harvest = False,
-    allow_gaps: options.AllowGaps = False,
-    wait: options.Wait = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Agree to the cost of '* where …'.")] = False,
-    source: options.Source = None,
-    home: options.Home = None,
+    guard_formulas: options.GuardFormulas = False,
 ) -> None:
     r"""Find the captures of targets in crawls, in the cheapest index or in the one that --index names.
 
@@ -99,48 +93,26 @@ def lookup(
     from cc_pipeline.commoncrawl.conditions import parse_condition
 
     condition = parse_condition(where).text if where else ""
-    question_context = open_question(
-        targets,
-        crawl,
-        source=source,
-        home=home,
-        subset=subset,
-        via=via,
-        allow_gaps=allow_gaps,
-        wait=wait,
-        where=condition,
-    )
     if count:
         if out is not None or columns is not None or limit:
             raise UserInputError("--count cannot be combined with --out, --columns or --limit")
-        with question_context as question:
-            _print_counts(question, harvest, check_format(output or "table"))
+        with open_lookup(settings, read_targets(targets, settings), crawl, where=condition) as question:
+            _print_counts(question, check_format(output or "table"))
         return
-    output_format = choose_format((output,), out)
+    output_format = choose_format(output, out)
     names = choose_columns(columns, output_format)
     if scan_condition := condition_of_all(targets):
-        _scan_crawls(
-            scan_condition,
-            crawl,
-            names,
-            output_format,
-            out,
-            subset=subset,
-            harvest=harvest,
-            yes=yes,
-            source=source,
-            home=home,
-        )
+        _scan_crawls(settings, scan_condition, crawl, names, output_format, out)
         return
     read = columns_to_read(names)
     with (
-        question_context as question,
+        open_lookup(settings, read_targets(targets, settings), crawl, where=condition) as question,
         capture_writer(output_format, names, out) as write,
     ):
         remaining = limit or None
 
         def ask(crawl: str) -> list[pa.Table]:
-            return look_up_captures(question, crawl, read, harvest)
+            return look_up_captures(question, crawl, read)
 
         failed: list[str] = []
         found_slugs: set[str] = set()
@@ -182,39 +154,28 @@ def _refuse_unfound(question: LookupRequest, crawls: Sequence[str], found_slugs:
 
 
 def _scan_crawls(
+    settings: Settings,
     where: str,
     crawl: Sequence[str],
     names: Sequence[str],
     output_format: str,
     out: Path | None,
-    *,
-    subset: Sequence[str] | None,
-    harvest: bool,
-    yes: bool,
-    source: str | None,
-    home: str | None,
 ) -> None:
     """Writes all captures of crawls that match a condition to a file."""
-    from cc_pipeline.api.lookups import open_lookup
     from cc_pipeline.api.scanning import delete_parts, scan
     from cc_pipeline.cli.capture_output import capture_writer
-    from cc_pipeline.settings import load_settings
 
     if out is None:
         raise UserInputError(
             "a scan of a whole crawl needs a file, so that the scan can continue after a stop: add --out FILE.parquet"
         )
-    limit = options.cost_limit(yes)
-    settings = load_settings(
-        source=source, home=home, subsets=tuple(subset) if subset else None, max_bytes=limit, max_requests=limit
-    )
     with open_lookup(settings, (), crawl) as question, capture_writer(output_format, names, out) as write:
-        capture_count = scan(question, where, out, write, harvest=harvest)
+        capture_count = scan(question, where, out, write)
     delete_parts(out)
     notice(f"{format_count(capture_count, 'capture')} in {out}")
 
 
-def _print_counts(original_question: LookupRequest, harvest: bool, output: str) -> None:
+def _print_counts(original_question: LookupRequest, output: str) -> None:
     """Writes the counts of each target by crawl: pages, captures, archive files, bytes, and the cost of a fetch."""
     import pyarrow as pa
 
@@ -236,7 +197,7 @@ def _print_counts(original_question: LookupRequest, harvest: bool, output: str) 
 
     def rows() -> Iterator[Sequence[object]]:
         for crawl_id, tables in look_up_each_crawl(
-            question.crawls, lambda crawl: look_up_captures(question, crawl, PLACE, harvest), failed
+            question.crawls, lambda crawl: look_up_captures(question, crawl, PLACE), failed
         ):
             yield from (
                 (crawl_id, single_target.definition, *_measure_captures(table))
@@ -311,4 +272,5 @@ def _measure_captures(captures: pa.Table) -> tuple[int, int, int, int, int, int]
     return pages, captures.num_rows, price.files, price.record_bytes, price.requests, price.bytes
 
 
-COMMANDS = {"lookup": Command(lookup, EVERYDAY, 30)}
+_OPTIONS = (options.INDEX, options.SUBSET, options.ALLOW_GAPS, options.WAIT, options.YES, *options.REMOTE)
+COMMANDS = {"lookup": Command(lookup, EVERYDAY, 30, _OPTIONS)}

@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cc_pipeline.api.lookups import PLACE, LookupRequest, find_index_sources, look_up_captures, report_costs
+from cc_pipeline.advice import advise
+from cc_pipeline.api.lookups import (
+    PLACE,
+    LookupRequest,
+    find_index_sources,
+    look_up_captures,
+    open_lookup,
+    report_costs,
+)
+from cc_pipeline.api.user_input import read_targets
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
-from cc_pipeline.cli.commands.lookup import Harvest
-from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import console, notice, row_format, write_rows
 from cc_pipeline.commoncrawl.slice_slugs import PLAIN
 from cc_pipeline.progress import format_count, human_bytes
@@ -33,17 +40,12 @@ _MAX_TARGET_ROWS = 40
 
 
 def plan(
+    settings: Settings,
     targets: options.Targets,
     crawl: options.Crawls,
-    via: options.Via = None,
-    subset: options.Subsets = None,
     locate: Annotated[
         bool, typer.Option("--locate", help="Also do the lookup, and estimate the fetch of its captures.")
     ] = False,
-    harvest: Harvest = False,
-    allow_gaps: options.AllowGaps = False,
-    source: options.Source = None,
-    home: options.Home = None,
 ) -> None:
     """Show what a run would do, why, and what it would cost, before anything is read from the index.
 
@@ -57,10 +59,8 @@ def plan(
 
       cc-pipeline plan suffix:gov.uk -c newest --index parquet --locate
     """
-    with open_question(
-        targets, crawl, source=source, home=home, subset=subset, via=via, allow_gaps=allow_gaps
-    ) as question:
-        rows, notes = _plan_rows(question, locate=locate, harvest=harvest)
+    with open_lookup(settings, read_targets(targets, settings), crawl) as question:
+        rows, notes = _plan_rows(question, locate=locate)
     if row_format() == "table" and console.is_terminal:
         _show_rows(rows)
     else:
@@ -92,7 +92,7 @@ def _describe_cost(costs: Sequence[Any]) -> str | None:
     return ", ".join(texts) or None
 
 
-def _plan_rows(question: LookupRequest, *, locate: bool, harvest: bool) -> tuple[list[Sequence[object]], list[str]]:
+def _plan_rows(question: LookupRequest, *, locate: bool) -> tuple[list[Sequence[object]], list[str]]:
     """Returns the rows of the plan, and the notes below it."""
     from cc_pipeline.commoncrawl.target import GIVEN_KIND, by_subsets
     from cc_pipeline.extraction.crawl_plan import plan_targets
@@ -112,7 +112,7 @@ def _plan_rows(question: LookupRequest, *, locate: bool, harvest: bool) -> tuple
         )
         lookup_targets = [target for target in unlocated_question.targets if target.kind != GIVEN_KIND]
         for subsets, subset_targets in by_subsets(lookup_targets, settings.subsets).items():
-            sources = find_index_sources(question.workspace, crawl, settings.index, harvest=harvest)
+            sources = find_index_sources(question.workspace, crawl, settings.index)
             lookup_price = price_lookup(crawl, subsets, subset_targets, sources, via=settings.index)
             likely = lookup_price.expected_bytes
             rows.append(
@@ -160,7 +160,7 @@ def _catalog_notes(question: LookupRequest, crawl: str, price: LookupEstimate) -
     with open_catalog(question.workspace.lake) as catalog:
         unbounded = catalog.unbounded(crawl, settings.subsets, ranges)
     message = f"{unbounded} row groups have no key bounds, so each lookup reads them. To compute the bounds once"
-    return (f"{message}: cc-pipeline index repair --crawl {crawl}",) if unbounded else ()
+    return (f"{message}: {advise('index repair', crawl=crawl)}",) if unbounded else ()
 
 
 def _estimate_fetch(unlocated_question: LookupRequest, crawl_plan: CrawlPlan) -> FetchEstimate | None:
@@ -186,7 +186,7 @@ def _estimate_fetch(unlocated_question: LookupRequest, crawl_plan: CrawlPlan) ->
         [unlocated_question.workspace.lake.read("captures", {"crawl": crawl, "target": due}, columns)] if due else []
     )
     if unlocated_question.targets:
-        tables += [table.select(columns) for table in look_up_captures(unlocated_question, crawl, PLACE, harvest=False)]
+        tables += [table.select(columns) for table in look_up_captures(unlocated_question, crawl, PLACE)]
         report_costs(unlocated_question)
     return price_of(distinct_captures(pa.concat_tables(tables))) if tables else None
 
@@ -244,4 +244,5 @@ def _duration_note(settings: Settings, rate: float | None, requests: int) -> lis
     return [f"{format_count(requests, 'request', 'take')} {duration} at {rate:.3g} requests a second{slower}"]
 
 
-COMMANDS = {"plan": Command(plan, EVERYDAY, 20)}
+_OPTIONS = (options.INDEX, options.SUBSET, options.ALLOW_GAPS, *options.REMOTE)
+COMMANDS = {"plan": Command(plan, EVERYDAY, 20, _OPTIONS, _COLUMNS)}

@@ -2,63 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cc_pipeline.api import user_input
+from cc_pipeline.advice import advise
 from cc_pipeline.api.choices import confirm_choices
+from cc_pipeline.api.lookups import open_lookup
 from cc_pipeline.api.reporter import use_reporter
 from cc_pipeline.api.run_steps import run_step
-from cc_pipeline.api.target_runs import Part, run_targets
+from cc_pipeline.api.target_runs import PARTITION_COLUMNS, Part, run_targets, shorten_definition
+from cc_pipeline.api.user_input import read_targets
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
-from cc_pipeline.cli.lookups import open_question
 from cc_pipeline.cli.output import ConsoleReporter, notice, progress_bars, write_rows
 from cc_pipeline.cli.run_report import (
-    note,
     print_crawl_line,
     print_home_totals,
-    print_run_summary,
-    print_summary_of_crawls,
-    shorten_definition,
+    print_summary,
     warn_if_not_compiled,
 )
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.engines import describe_engines, find_engine
 from cc_pipeline.errors import Incomplete, UserInputError
-from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
-    from cc_pipeline.extraction.crawl_plan import PartitionChange
     from cc_pipeline.extraction.refetch import Refetch
-    from cc_pipeline.lake.slice import Slice
 
 #: Maximum number of targets named in an error.
 _MAX_NAMED = 20
 
 
 def run(
+    settings: Settings,
     crawl: options.Crawls,
     targets: options.MaybeTargets = None,
     watched: Annotated[bool, typer.Option("--watched", help="Also run the targets of the watch list.")] = False,
-    source: options.Source = None,
-    home: options.Home = None,
-    subset: options.Subsets = None,
-    via: options.Via = None,
     engine: Annotated[
         str | None,
         typer.Option("--engine", help=f"Where records are fetched and pages parsed: {describe_engines()}."),
     ] = None,
-    allow_gaps: options.AllowGaps = False,
-    wait: options.Wait = None,
-    yes: options.Yes = False,
-    accept_removals: options.AcceptRemovals = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="End with status 1 if any target was found in no crawl.")
+    yes: bool = False,
+    accept_removals: Annotated[
+        bool,
+        typer.Option(
+            "--accept-removals",
+            help="Remove captures that the index no longer lists, with their records and pages.",
+        ),
     ] = False,
     details: Annotated[
         bool,
@@ -102,73 +97,57 @@ def run(
         raise typer.BadParameter(
             "name a target, such as example.com, or --watched for the watch list", param_hint="TARGET…"
         )
-    if refetch:
-        _refetch(targets or (), crawl, source=source, home=home, wait=wait)
-        return
-    settings = load_settings(
-        source=source,
-        home=home,
-        subsets=tuple(subset) if subset else None,
-        index=via,
-        engine=engine,
-        max_index_gaps=options.index_gap_limit(allow_gaps),
-        max_bytes=options.cost_limit(yes),
-        max_requests=options.cost_limit(yes),
-        accept_removals=accept_removals or None,
-        wait=options.wait_seconds(wait),
+    settings = replace(
+        settings,
+        engine=engine or settings.engine,
+        accept_removals=accept_removals or settings.accept_removals,
     )
     find_engine(settings.engine).check_ready(settings)
+    if refetch:
+        _refetch(settings, targets or (), crawl)
+        return
     requested = _requested_targets(settings, targets or (), watched)
     warn_if_not_compiled(settings)
     settings = confirm_choices(settings, yes=yes)
-    changes: dict[Slice, PartitionChange] = {}
-
     parts: list[Part] = []
 
     def report_part(part: Part) -> None:
-        changes.update(part.changes)
-        if part.position[1] > 1 or parts:
-            parts.append(part)
+        parts.append(part)
+        if part.position[1] > 1:
             print_crawl_line(part)
-            return
-        print_run_summary(part.settings, part.changes, part.targets, part.forgotten)
-        for note_text in part.notes:
-            note(note_text)
 
     with use_reporter(ConsoleReporter(details=details)):
         troubles = run_targets(settings, crawl, requested, yes=yes, on_part=report_part)
-    if parts:
-        print_summary_of_crawls(parts, details=details)
+    print_summary(parts, details=details)
     if details:
         print_home_totals(settings)
     for trouble in troubles:
         raise trouble
     # with index gaps, it is unknown whether a target is in no crawl
-    if strict or not settings.max_index_gaps:
-        _refuse_unfound(requested, changes, strict=strict)
+    if not settings.max_index_gaps:
+        _refuse_unfound(requested, parts)
 
 
-def _refuse_unfound(targets: Sequence[Target], changes: Mapping[Slice, PartitionChange], *, strict: bool) -> None:
-    """Raises ``UserInputError`` if no target was found in any crawl; with ``strict``, if any was not found."""
+def _refuse_unfound(targets: Sequence[Target], parts: Sequence[Part]) -> None:
+    """Raises ``UserInputError`` if no target was found in any crawl."""
+    changes = {slice_: change for part in parts for slice_, change in part.changes.items()}
     found_slugs = {slice_.target for slice_, change in changes.items() if change.after.captures}
     run_slugs = {slice_.target for slice_ in changes}
     unfound = [shorten_definition(target) for target in targets if target.slug in run_slugs - found_slugs]
-    if unfound and (strict or not found_slugs):
+    if unfound and not found_slugs:
         more_note = f" and {len(unfound) - _MAX_NAMED:,} more" if len(unfound) > _MAX_NAMED else ""
         raise UserInputError(f"found in none of the crawls: {'; '.join(unfound[:_MAX_NAMED])}{more_note}")
 
 
 def _requested_targets(settings: Settings, texts: Sequence[str], watched: bool) -> tuple[Target, ...]:
-    typed_targets = user_input.read_targets(texts, settings)
+    typed_targets = read_targets(texts, settings)
     watched_targets = watch_list.read(settings.watch_list_path) if watched else ()
     if watched and not watched_targets and not typed_targets:
-        raise UserInputError("the watch list is empty; add to it with: cc-pipeline targets add example.com")
+        raise UserInputError(f"the watch list is empty; add to it with: {advise('targets add', 'example.com')}")
     return tuple({target.slug: target for target in (*watched_targets, *typed_targets)}.values())
 
 
-def _refetch(
-    targets: Sequence[str], crawl: Sequence[str], *, source: str | None, home: str | None, wait: bool | None
-) -> None:
+def _refetch(settings: Settings, targets: Sequence[str], crawl: Sequence[str]) -> None:
     """Fetches pending and lost records again, then parses and publishes those that were fetched. Raises ``Incomplete``
     if the source returns none of them, or too few."""
     from cc_pipeline.defs.metadata import to_metadata
@@ -178,11 +157,8 @@ def _refetch(
 
     rows: list[Sequence[object]] = []
     refetches: list[Refetch] = []
-    settings = load_settings(source=source, home=home)
-    # refetched records are parsed
-    find_engine(settings.engine).check_ready(settings)
     with (
-        open_question(targets, crawl, source=source, home=home, wait=wait) as question,
+        open_lookup(settings, read_targets(targets, settings), crawl) as question,
         StageRunner(question.workspace) as runner,
         progress_bars(),
     ):
@@ -204,7 +180,7 @@ def _refetch(
     write_rows("what was fetched again", columns, rows)
     if any(row[5] or row[7] for row in rows):
         query = "SELECT url, outcome, reason, asks FROM ledger WHERE outcome <> 'fetched'"
-        notice(f'some records are still not fetched; to see why: cc-pipeline sql "{query}"')
+        notice(f"some records are still not fetched; to see why: {advise('sql', query)}")
     for result in refetches:
         if result.trouble is not None:
             raise result.trouble
@@ -215,6 +191,5 @@ def _refetch(
         )
 
 
-COMMANDS = {
-    "run": Command(run, EVERYDAY, 10),
-}
+_OPTIONS = (options.SUBSET, options.INDEX, options.ALLOW_GAPS, options.WAIT, options.YES, *options.REMOTE)
+COMMANDS = {"run": Command(run, EVERYDAY, 10, _OPTIONS, PARTITION_COLUMNS)}

@@ -1,9 +1,8 @@
-"""``settings``: shows and changes settings. ``init``: writes files that tell Dagster's programs where the state is."""
+"""``settings``: shows and changes settings."""
 
 from __future__ import annotations
 
-from collections.abc import Container
-from pathlib import Path
+from collections.abc import Container, Iterable, Sequence
 from typing import Annotated
 
 import typer
@@ -11,21 +10,22 @@ import typer
 from cc_pipeline.api.choices import change_choices, change_home_source, read_choices
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import HOME, Command
-from cc_pipeline.cli.output import console, row_format, write_rows
+from cc_pipeline.cli.output import row_format
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.home import read_note
-from cc_pipeline.settings import CHOICES, PREFIX, choices_of, environment_value, load_settings
+from cc_pipeline.settings import CHOICES, PREFIX, Settings, choices_of, environment_value
 from cc_pipeline.settings.declaration import as_text
 from cc_pipeline.settings.reading import process_values, values_by_declaration
 
 
 def settings(
+    settings: Settings,
     choice: Annotated[
         list[str] | None, typer.Argument(metavar="NAME=VALUE…", help=f"A new choice: source, {', '.join(CHOICES)}.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
-    home: options.Home = None,
-) -> None:
+    home: str | None = None,
+) -> Iterable[Sequence[object]] | None:
     """Show the settings and where each comes from, or change one that belongs to the home.
 
     The source, and settings that rows depend on, belong to a home once they were used. A variable alone does not change
@@ -39,17 +39,16 @@ def settings(
 
       cc-pipeline settings source=s3://commoncrawl
     """
-    home_settings = load_settings(home=home)
     if choice:
         texts = dict(_parse_choice(text) for text in choice)
         source = texts.pop("source", None)
-        choices = read_choices(home_settings, texts)
+        choices = read_choices(settings, texts)
         if choices:
-            change_choices(home_settings, choices, yes=yes)
+            change_choices(settings, choices, yes=yes)
         if source is not None:
-            change_home_source(home_settings, source)
-        return
-    note = read_note(home_settings.home)
+            change_home_source(settings, source)
+        return None
+    note = read_note(settings.home)
     home_choices = choices_of(note) if note is not None else {}
     rows = [
         (
@@ -57,13 +56,13 @@ def settings(
             as_text(value),
             _find_origin(declaration.name, home_choices, is_home=note is not None, has_home_option=home is not None),
         )
-        for declaration, value in (*values_by_declaration(home_settings), *process_values())
+        for declaration, value in (*values_by_declaration(settings), *process_values())
         if not declaration.facts.is_secret
     ]
     if row_format() == "table":
         # a setting without a value has nothing to show
         rows = [row for row in rows if row[1]]
-    write_rows(f"settings of {home_settings.home}", ["setting", "value", "from"], rows)
+    return rows
 
 
 def _find_origin(name: str, home_choices: Container[str], *, is_home: bool, has_home_option: bool) -> str:
@@ -87,31 +86,4 @@ def _parse_choice(text: str) -> tuple[str, str]:
     return name.strip().lower().removeprefix(PREFIX.lower()), value.strip()
 
 
-def init(
-    folder: Annotated[Path | None, typer.Argument(help="Folder of the files (default: the current one).")] = None,
-) -> None:
-    """Write the files that Dagster's own programs read. Existing files are kept.
-
-    They are a .env in the folder and a dagster.yaml in the home, so that plain `dagster dev` and `dg dev` open the
-    state that `cc-pipeline ui` opens.
-
-    [bold]Examples[/]
-
-      cc-pipeline automation init
-    """
-    from cc_pipeline.defs.instance import prepare_files
-
-    files_folder = Path.cwd() if folder is None else folder.expanduser().resolve()
-    files_folder.mkdir(parents=True, exist_ok=True)
-    print_written(prepare_files(load_settings(), files_folder))
-
-
-def print_written(written: list[Path]) -> None:
-    """Prints the files that were written."""
-    for path in written:
-        console.print(f"wrote {path}", soft_wrap=True)
-    if not written:
-        console.print("all files exist already; none was changed")
-
-
-COMMANDS = {"settings": Command(settings, HOME, 20)}
+COMMANDS = {"settings": Command(settings, HOME, 20, options.LOCAL, ("setting", "value", "from"))}

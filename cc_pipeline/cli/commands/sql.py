@@ -2,42 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cc_pipeline.advice import advise
 from cc_pipeline.api import user_input
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, HOME, Command
-from cc_pipeline.cli.commands.catalog import query_catalog
-from cc_pipeline.cli.output import choose_format, console, warn, write_rows
-from cc_pipeline.settings import load_settings
+from cc_pipeline.cli.commands.index import open_catalog
+from cc_pipeline.cli.output import choose_format, console, notice, warn
+from cc_pipeline.settings import Settings
 
 
 def crawls(
-    source: options.Source = None,
-    home: options.Home = None,
+    settings: Settings,
     limit: Annotated[int, typer.Option(help="The number of crawls to list, newest first; 0 lists all.")] = 20,
-) -> None:
+) -> Iterator[Sequence[object]]:
     """List the crawls of the source, newest first."""
     from cc_pipeline.harvesting.crawls import known_crawls
     from cc_pipeline.workspace.workspace import open_workspace
 
-    settings = load_settings(source=source, home=home)
     with open_workspace(settings) as workspace:
         crawl_list = known_crawls(workspace)
     all_crawls = crawl_list.crawls
     if crawl_list.note is not None:
         warn(crawl_list.note)
-    rows = [
-        (crawl.id, crawl.era, _format_time(crawl.started), _format_time(crawl.ended), crawl.name)
-        for crawl in all_crawls[: limit or None]
-    ]
-    write_rows(f"crawls of {settings.source}", ["crawl", "era", "from", "to", "name"], rows)
+    for crawl in all_crawls[: limit or None]:
+        yield crawl.id, crawl.era, _format_time(crawl.started), _format_time(crawl.ended), crawl.name
     if limit and len(all_crawls) > limit:
-        console.print(f"{len(all_crawls) - limit:,} more: cc-pipeline crawls --limit 0")
+        notice(f"{len(all_crawls) - limit:,} more: {advise('crawls', limit=0)}")
 
 
 def _format_time(moment: datetime | None) -> str:
@@ -48,21 +45,20 @@ def _format_time(moment: datetime | None) -> str:
 
 
 def sql(
+    settings: Settings,
     query: Annotated[
         str,
         typer.Argument(help="Queries, @FILE with queries, or - for standard input, the default."),
     ] = user_input.STANDARD_INPUT,
-    home: options.Home = None,
     output: Annotated[
         str | None, typer.Option("--format", help="table, csv, json or parquet (default: by --out, or table).")
     ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Short for --format csv.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Short for --format json: one object per line.")] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the result to this file.")] = None,
     catalog: Annotated[
         bool,
         typer.Option("--catalog", help="Query the index catalog: row_groups, index_files, column_chunks, coverage."),
     ] = False,
+    guard_formulas: options.GuardFormulas = False,
 ) -> None:
     """Query cc.duckdb, or the index catalog: queries that end with ;. They read the tables only, and write nothing.
 
@@ -73,7 +69,7 @@ def sql(
 
       cc-pipeline sql "SELECT crawl, count(*) FROM captures GROUP BY ALL"
 
-      cc-pipeline sql --csv "SELECT url, title FROM page_text" > titles.csv
+      cc-pipeline sql --format csv "SELECT url FROM page_text" > urls.csv
 
       cc-pipeline sql "FROM page_metadata" --out pages.parquet
 
@@ -82,19 +78,21 @@ def sql(
       cc-pipeline sql --catalog "SELECT crawl, path, rows FROM row_groups"
     """
     from cc_pipeline.cli.sql_results import run_statements
-    from cc_pipeline.lake.published_file import open_for_queries
+    from cc_pipeline.lake.published_file import open_for_queries, translate_errors
+    from cc_pipeline.lake.user_queries import restrict_reads
 
-    settings = load_settings(home=home)
-    output_format = choose_format((output, "csv" if as_csv else None, "json" if as_json else None), out)
+    output_format = choose_format(output, out)
     text = user_input.read_text_argument(query)
     if catalog:
-        query_catalog(settings, text, output_format, out)
+        with translate_errors(settings.home), open_catalog(settings) as opened:
+            restrict_reads(opened.connection, [f"{settings.lake}/tables/"])
+            run_statements(opened.connection, text, output_format, out)
         return
     with open_for_queries(settings) as connection:
         run_statements(connection, text, output_format, out)
 
 
 COMMANDS = {
-    "sql": Command(sql, EVERYDAY, 50),
-    "crawls": Command(crawls, HOME, 10),
+    "sql": Command(sql, EVERYDAY, 50, options.LOCAL),
+    "crawls": Command(crawls, HOME, 10, options.REMOTE, ("crawl", "era", "from", "to", "name")),
 }

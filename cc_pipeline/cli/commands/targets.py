@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cc_pipeline.advice import advise
 from cc_pipeline.api import user_input
+from cc_pipeline.api.target_runs import shorten_definition
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
-from cc_pipeline.cli.command import EVERYDAY, Command
-from cc_pipeline.cli.output import console, progress_bars, write_rows
-from cc_pipeline.cli.run_report import shorten_definition
+from cc_pipeline.cli.command import EVERYDAY, Command, Group
+from cc_pipeline.cli.output import console, notice, progress_bars, write_rows
 from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.home import read_note
 from cc_pipeline.progress import format_count
-from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.claim import claim_home
 
 if TYPE_CHECKING:
@@ -31,19 +32,10 @@ if TYPE_CHECKING:
     from cc_pipeline.maintenance.purge_plan import PurgePlan
     from cc_pipeline.workspace.workspace import Workspace
 
-#: Maximum number of keys that are shown.
-_MAX_SHOWN_KEYS = 50
+_PLAN_COLUMNS = ("target", "table", "rows")
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="The watch list (domains.txt in the home), blocked sites, and removing targets.",
-)
 #: Maximum number of added targets that are printed one by one.
 _MAX_NAMED_TARGETS = 100
-_Texts = Annotated[
-    list[str], typer.Argument(help="Domains or other targets, @FILE with one a line, or - for standard input.")
-]
 
 
 def remove_targets(
@@ -89,29 +81,6 @@ def remove_targets(
                 return
             for slug, plan in plans.items():
                 _remove(workspace, instance, plan, is_watched=slug in watched_definitions)
-
-
-def clean_home(settings: Settings, *, yes: bool) -> None:
-    """Deletes unknown partition keys after a confirmation."""
-    from cc_pipeline.defs.dynamic_keys import delete_keys, find_unknown_keys
-    from cc_pipeline.defs.instance import open_instance
-    from cc_pipeline.workspace.workspace import open_workspace
-
-    with open_workspace(settings) as workspace, open_instance(settings) as instance:
-        targets, crawls = find_unknown_keys(instance, workspace)
-        if workspace.crawl_list.note is not None:
-            _print(f"partition keys of crawls were not checked: {workspace.crawl_list.note}")
-        key_rows = [("target", key, "no target has this key, and it has no data") for key in targets]
-        key_rows += [("crawl", key, "the source does not list this crawl, and it has no data") for key in crawls]
-        if not key_rows:
-            _print("no unknown partition keys")
-            return
-        write_rows(f"{len(key_rows):,} unknown partition keys", ["of", "key", "why"], key_rows[:_MAX_SHOWN_KEYS])
-        if len(key_rows) > _MAX_SHOWN_KEYS:
-            _print(f"and {len(key_rows) - _MAX_SHOWN_KEYS:,} more")
-        _confirm(f"Delete {len(key_rows):,} partition keys? No data belongs to them.", yes=yes)
-        delete_keys(instance, targets=targets, crawls=crawls)
-        _print(f"{len(key_rows):,} partition keys deleted")
 
 
 def _drop_subset(workspace: Workspace, slugs: Sequence[str], subset: str, *, yes: bool) -> None:
@@ -169,7 +138,7 @@ def _remove(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan,
     if not plan.is_empty:
         watch_list.remove(settings.watch_list_path, [slug])
         message = f"removed from the watch list: {plan.definition}" if is_watched else f"not on the watch list: {slug}"
-        _print(f"{message}; extracted rows are kept. To delete them: cc-pipeline targets remove {slug} --purge")
+        _print(f"{message}; extracted rows are kept. To delete them: {advise('targets remove', slug, purge=True)}")
         return
     remove_target(workspace, instance, plan)
     if settings.published_path.exists():
@@ -194,7 +163,7 @@ def _show_plan(plan: PurgePlan) -> None:
     rows = [(plan.slug, table, count) for table, count in plan.rows.items() if count]
     if rows:
         crawl_count = len({slice_.crawl for slice_ in plan.slices})
-        write_rows(f"rows of {plan.slug} in {format_count(crawl_count, 'crawl')}", ["target", "table", "rows"], rows)
+        write_rows(f"rows of {plan.slug} in {format_count(crawl_count, 'crawl')}", _PLAN_COLUMNS, rows)
     else:
         _print(f"{plan.slug} has no rows in this lake")
     for text in plan.sentences:
@@ -214,7 +183,7 @@ def _report_purge(slug: str, report: PurgeReport) -> None:
         return
     deletion_time = f"{report.deleted_after:%Y-%m-%d %H:%M} UTC"
     _print(f"hidden: {slug}. Its rows and bytes are deleted by the first maintenance after {deletion_time}")
-    _print("if no schedule runs maintenance, run after that time: cc-pipeline automation maintenance")
+    _print(f"if no schedule runs maintenance, run after that time: {advise('automation clean')}")
 
 
 def _confirm(question: str, *, yes: bool) -> None:
@@ -226,8 +195,7 @@ def _confirm(question: str, *, yes: bool) -> None:
         raise typer.Abort
 
 
-@app.command()
-def add(targets: _Texts, home: options.Home = None) -> None:
+def add(settings: Settings, targets: options.Targets) -> None:
     """Add targets to the watch list, and their partition keys to Dagster.
 
     [bold]Examples[/]
@@ -240,7 +208,6 @@ def add(targets: _Texts, home: options.Home = None) -> None:
 
       cc-pipeline targets add "set:press = @press.txt"  (beside domains.txt)
     """
-    settings = load_settings(home=home)
     parsed = user_input.read_targets(targets, settings, settings.watch_list_path.parent)
     user_input.refuse_unnamed_captures(settings, parsed)
     claim_home(settings)
@@ -257,9 +224,9 @@ def add(targets: _Texts, home: options.Home = None) -> None:
         _print(f"{word}: {target.definition}  (partition key {target.slug})")
 
 
-@app.command()
 def remove(
-    targets: _Texts,
+    settings: Settings,
+    targets: options.Targets,
     purge: Annotated[
         bool, typer.Option("--purge", help="Also delete their extracted rows and bytes, a week later (or --now).")
     ] = False,
@@ -278,7 +245,6 @@ def remove(
     ] = None,
     subset: Annotated[str | None, typer.Option("--subset", help="Delete only their captures in this subset.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation. A purge also needs --plan.")] = False,
-    home: options.Home = None,
 ) -> None:
     """Remove targets from the watch list. Extracted pages are kept, unless --purge deletes them.
 
@@ -305,7 +271,6 @@ def remove(
         raise UserInputError(f"--subset is {subset!r}; choose one of {', '.join(SUBSETS)}")
     if subset is not None and purge:
         raise UserInputError("--subset cannot be combined with --purge: it deletes the rows of one subset by itself")
-    settings = load_settings(home=home)
     targets = user_input.expand_lists(targets)
     watched_definitions = {target.slug: target.definition for target in watch_list.read(settings.watch_list_path)}
     if not dry_run and not settings.has_separate_lake and read_note(settings.home, Path(settings.lake)) is None:
@@ -330,13 +295,13 @@ def remove(
     )
 
 
-@app.command()
 def block(
+    settings: Settings,
     targets: Annotated[
-        list[str] | None, typer.Argument(help="Sites: domains or other targets, @FILE with one a line, or -.")
+        list[str] | None,
+        typer.Argument(metavar="TARGET…", help="Sites: domains or other targets, @FILE with one a line, or -."),
     ] = None,
     reason: Annotated[str, typer.Option("--why", help="The reason, shown wherever the block applies.")] = "",
-    home: options.Home = None,
 ) -> None:
     """Block sites: no run, copy, get, set or schedule of any home on this lake fetches them. Without a site, shows what
     is blocked.
@@ -353,7 +318,6 @@ def block(
     from cc_pipeline.extraction import blocklist as blocked
     from cc_pipeline.workspace.workspace import open_workspace
 
-    settings = load_settings(home=home)
     parsed = user_input.read_targets(targets or (), settings)
     user_input.refuse_unnamed_captures(settings, parsed)
     with open_workspace(settings) as workspace:
@@ -364,13 +328,11 @@ def block(
         _print("no sites are blocked")
 
 
-@app.command()
-def unblock(targets: _Texts, home: options.Home = None) -> None:
+def unblock(settings: Settings, targets: options.Targets) -> None:
     """Unblock sites. The next run of each target fetches its captures of these sites."""
     from cc_pipeline.extraction import blocklist as blocked
     from cc_pipeline.workspace.workspace import open_workspace
 
-    settings = load_settings(home=home)
     parsed = user_input.read_targets(targets, settings)
     with open_workspace(settings) as workspace:
         blocked.unblock(workspace, parsed)
@@ -378,22 +340,15 @@ def unblock(targets: _Texts, home: options.Home = None) -> None:
         _print(f"no longer blocked: {target.definition}")
 
 
-@app.command("list")
-def list_(home: options.Home = None) -> None:
+def show_list(settings: Settings) -> list[Sequence[object]]:
     """Show the watch list with its partition keys."""
-    settings = load_settings(home=home)
     watched_targets = watch_list.read(settings.watch_list_path)
     if not watched_targets:
-        console.print("the watch list is empty; add to it with: cc-pipeline targets add example.com")
-        return
-    write_rows(
-        str(settings.watch_list_path),
-        ["target", "kind", "members", "partition key"],
-        [
-            (shorten_definition(target), target.kind, len(target.members) or None, target.slug)
-            for target in watched_targets
-        ],
-    )
+        notice(f"the watch list is empty; add to it with: {advise('targets add', 'example.com')}")
+    return [
+        (shorten_definition(target), target.kind, len(target.members) or None, target.slug)
+        for target in watched_targets
+    ]
 
 
 def _register(settings: Settings, targets: Sequence[Target]) -> None:
@@ -410,4 +365,11 @@ def _print(text: str) -> None:
     console.print(text, soft_wrap=True)
 
 
-COMMANDS = {"targets": Command(app, EVERYDAY, 80)}
+COMMANDS = {
+    "targets": Group("The watch list (domains.txt in the home), blocked sites, and removing targets.", EVERYDAY, 80),
+    "targets add": Command(add, options=options.LOCAL),
+    "targets remove": Command(remove, options=options.LOCAL, columns=_PLAN_COLUMNS),
+    "targets block": Command(block, options=options.LOCAL),
+    "targets unblock": Command(unblock, options=options.LOCAL),
+    "targets list": Command(show_list, options=options.LOCAL, columns=("target", "kind", "members", "partition key")),
+}

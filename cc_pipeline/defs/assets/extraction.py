@@ -6,6 +6,7 @@ from typing import Final
 import dagster as dg
 from pydantic import Field
 
+from cc_pipeline.advice import advise
 from cc_pipeline.columns import Column
 from cc_pipeline.defs.checks import checks_of, evaluate_partitions, make_specs
 from cc_pipeline.defs.engines import LOCAL, find_engine
@@ -235,7 +236,7 @@ def leave_out_unknown(
         if crawl in crawls and target in targets:
             registered_keys.append(key)
         elif crawl not in crawls:
-            log.record_failure(key, UserInputError(f"{crawl!r} is no partition\nTo list crawls: cc-pipeline crawls"))
+            log.record_failure(key, UserInputError(f"{crawl!r} is no partition\nTo list crawls: {advise('crawls')}"))
         else:
             sensor = namespace.qualify("watch_list")
             advice = f"Add it in the dialog of an asset, or watch it: the sensor {sensor} adds watched targets"

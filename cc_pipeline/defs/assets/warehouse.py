@@ -67,7 +67,7 @@ def jobs(namespace: HomeNamespace) -> list[Any]:
     @dg.job(name=namespace.qualify("maintenance"))
     def maintenance() -> None:
         """Merges small files of the tables, publishes, and deletes files superseded for a week. For the schedule
-        weekly_maintenance; a command does the same: cc-pipeline automation maintenance."""
+        weekly_maintenance; a command does the same: cc-pipeline automation clean."""
         tidy_tables()
 
     @dg.job(name=namespace.qualify("check_everything"))

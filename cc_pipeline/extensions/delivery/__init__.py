@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from cc_pipeline.extension import Extension
 
 if TYPE_CHECKING:
-    from cc_pipeline.cli.command import Command
+    from cc_pipeline.cli.command import Row
 
 
-def _commands() -> Mapping[str, Command]:
+def _commands() -> Mapping[str, Row]:
     from cc_pipeline.extensions.delivery.commands import COMMANDS
 
     return COMMANDS

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from cc_pipeline.addresses import redact_address, scheme_of
-from cc_pipeline.api.lookups import LookupRequest, has_gaps, needs_harvest
+from cc_pipeline.advice import ANY, advise, option
+from cc_pipeline.api.lookups import LookupRequest, has_gaps, needs_harvest, open_lookup
 from cc_pipeline.api.run_steps import harvest_despite_gaps, run_step
+from cc_pipeline.api.user_input import read_targets
 from cc_pipeline.cli import options
-from cc_pipeline.cli.command import FEATURES, Command
-from cc_pipeline.cli.lookups import open_question
+from cc_pipeline.cli.command import FEATURES, Command, Group, Row
 from cc_pipeline.cli.output import notice, progress_bars, warn, write_rows
 from cc_pipeline.errors import EnvironmentFault, Incomplete, IndexIncomplete, UserInputError
 from cc_pipeline.progress import format_count, human_bytes
-from cc_pipeline.settings import Settings, load_settings, normalise_root
+from cc_pipeline.settings import Settings, normalise_root
 
 if TYPE_CHECKING:
     from cc_pipeline.defs.stage_runner import StageRunner
@@ -25,19 +27,16 @@ if TYPE_CHECKING:
     from cc_pipeline.extensions.delivery.verification import VerifyReport
     from cc_pipeline.transport.client import Transport
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    help="Verified WARC files in your own bucket or folder (docs/extensions/delivery.md).",
-)
+_COPY_COLUMNS = ("crawl", "records", "files", "already there", "bytes sent", "not copied")
+_VERIFY_COLUMNS = ("crawl", "targets", "records", "not copied", "files", "wrong")
 #: Uploads, or files read to verify, at the same time, unless ``--parallel`` says otherwise.
 _DEFAULT_UPLOADS = 4
 #: Maximum problems and missing captures that are printed.
 _MAX_EXAMPLES = 20
 
 
-@app.command()
 def copy(
+    settings: Settings,
     targets: options.Targets,
     crawl: options.Crawls,
     to: Annotated[str, typer.Option("--to", help="Destination: s3://bucket/prefix, or a folder.")],
@@ -61,11 +60,6 @@ def copy(
     endpoint: Annotated[
         str | None, typer.Option("--endpoint", help="S3 endpoint of the bucket, if it is not AWS.")
     ] = None,
-    via: options.Via = None,
-    subset: options.Subsets = None,
-    allow_gaps: options.AllowGaps = False,
-    source: options.Source = None,
-    home: options.Home = None,
 ) -> None:
     """Copy the records of domains to a bucket or folder of your own, as standard WARC files.
 
@@ -86,22 +80,14 @@ def copy(
     if convert not in (None, "warc"):
         raise UserInputError(f"--convert is {convert!r}; the only conversion is warc")
     destination = parse_destination(to)
+    settings = replace(settings, concurrency=parallel or settings.concurrency)
     from cc_pipeline.checks.omissions import describe_omitted_subsets
     from cc_pipeline.defs.stage_runner import StageRunner
     from cc_pipeline.extraction.blocklist import read_blocklist
     from cc_pipeline.extraction.lookup_notes import describe_gaps
 
     with (
-        open_question(
-            targets,
-            crawl,
-            source=source,
-            home=home,
-            subset=subset,
-            via=via,
-            concurrency=parallel,
-            allow_gaps=allow_gaps,
-        ) as question,
+        open_lookup(settings, read_targets(targets, settings), crawl) as question,
         StageRunner(question.workspace) as runner,
         open_place(destination, endpoint, question.settings) as place,
         progress_bars(),
@@ -210,7 +196,9 @@ def _report_crawl(crawl: str, report: CopyReport) -> None:
         reason = ": ".join(filter(None, (row["reason"], row["detail"])))
         notice(f"{crawl}: {row['outcome']}: {row['url'] or row['warc_filename']} ({reason or 'no reason is known'})")
     if lost > _MAX_EXAMPLES:
-        notice(f"{crawl}: {lost - _MAX_EXAMPLES:,} more; cc-pipeline sql 'FROM ledger' lists all that were not fetched")
+        notice(
+            f"{crawl}: {lost - _MAX_EXAMPLES:,} more; {advise('sql', 'FROM ledger')} lists all that were not fetched"
+        )
 
 
 def _report_copies(destination: str, reports: Mapping[str, CopyReport], notes: Sequence[str]) -> None:
@@ -219,8 +207,7 @@ def _report_copies(destination: str, reports: Mapping[str, CopyReport], notes: S
          sum(report.copy.lost.values()))
         for crawl, report in reports.items()
     ]  # fmt: skip
-    columns = ["crawl", "records", "files", "already there", "bytes sent", "not copied"]
-    write_rows(f"copied to {destination}", columns, rows)
+    write_rows(f"copied to {destination}", _COPY_COLUMNS, rows)
     for note in notes:
         warn(note)
 
@@ -244,13 +231,19 @@ def _finish_copy(
     if loss_texts and not allow_missing:
         raise Incomplete(
             f"not delivered: {'; '.join(loss_texts)}",
-            "The manifest lists them with their reasons. Fetch them again: cc-pipeline run … --crawl "
-            f"{incomplete_reports[0][0]} --refetch, then copy again. Or accept it: --allow-missing",
+            advise(
+                "run",
+                ANY,
+                crawl=[crawl for crawl, _ in incomplete_reports],
+                refetch=True,
+                sentence="The manifest lists them with their reasons. Fetch them again: {}, then copy again. Or accept "
+                f"it: {option(allow_missing=True)}",
+            ),
         )
 
 
-@app.command()
 def verify(
+    settings: Settings,
     place: Annotated[str, typer.Argument(metavar="PLACE", help="A folder or s3://bucket/prefix that copy wrote to.")],
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="End with status 0 even if captures are pending or lost.")
@@ -261,7 +254,6 @@ def verify(
     endpoint: Annotated[
         str | None, typer.Option("--endpoint", help="S3 endpoint of the bucket, if it is not AWS.")
     ] = None,
-    home: options.Home = None,
 ) -> None:
     """Compare the files in a bucket or folder with the manifest of copy. Reads every byte.
 
@@ -275,7 +267,7 @@ def verify(
     from cc_pipeline.extensions.delivery.verification import verify_place
 
     destination = parse_destination(place)
-    with open_place(destination, endpoint, load_settings(home=home)) as opened, progress_bars():
+    with open_place(destination, endpoint, settings) as opened, progress_bars():
         report = verify_place(
             opened,
             parallel=parallel,
@@ -288,7 +280,7 @@ def verify(
          len(report.manifest.files_of(copy.crawl)), len(report.problems[copy.crawl]))
         for copy in report.manifest.copies
     ]  # fmt: skip
-    write_rows(f"copies in {destination}", ["crawl", "targets", "records", "not copied", "files", "wrong"], rows)
+    write_rows(f"copies in {destination}", _VERIFY_COLUMNS, rows)
     _judge(destination, report, allow_missing)
 
 
@@ -323,4 +315,10 @@ def _judge(destination: str, report: VerifyReport, allow_missing: bool) -> None:
         )
 
 
-COMMANDS = {"delivery": Command(app, FEATURES, 60)}
+COMMANDS: Final[dict[str, Row]] = {
+    "delivery": Group("Verified WARC files in your own bucket or folder (docs/extensions/delivery.md).", FEATURES, 60),
+    "delivery copy": Command(
+        copy, options=(options.SUBSET, options.ALLOW_GAPS, *options.REMOTE), columns=_COPY_COLUMNS
+    ),
+    "delivery verify": Command(verify, options=options.LOCAL, columns=_VERIFY_COLUMNS),
+}

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 def _commands() -> Mapping[str, Command]:
     from cc_pipeline.cli.command import EVERYDAY, Command  # each --help finds extensions
+    from cc_pipeline.cli.options import LOCAL
     from cc_pipeline.extensions.demo.commands import demo
 
-    return {"demo": Command(demo, EVERYDAY, 110)}
+    return {"demo": Command(demo, EVERYDAY, 110, LOCAL)}
 
 
 EXTENSION = Extension(

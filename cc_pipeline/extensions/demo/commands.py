@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from cc_pipeline import progress
-from cc_pipeline.api.target_runs import materialize
+from cc_pipeline.api.target_runs import run_part
 from cc_pipeline.automation import watch_list
-from cc_pipeline.cli import options
 from cc_pipeline.cli.output import coloured, console, progress_bars
 from cc_pipeline.cli.run_report import print_home_totals, warn_if_not_compiled
 from cc_pipeline.commoncrawl.target_text import parse_target
@@ -25,7 +24,7 @@ _DEMO_DOMAINS: Final = 5
 
 
 def demo(
-    home: options.Home = None,
+    overrides: Mapping[str, Any],
     pages: Annotated[int | None, typer.Option(help="Size of the mini crawl, in pages.")] = None,
 ) -> None:
     """Generate a mini crawl, materialize the whole graph through Dagster, and print what it found.
@@ -37,7 +36,7 @@ def demo(
     from cc_pipeline.testing.mini_crawl.generate import ensure
     from cc_pipeline.testing.mini_crawl.spec import DEMO, spec_for
 
-    where = load_settings(home=home).home if home else load_settings().home / "demo"
+    where = load_settings(**overrides).home if overrides["home"] else load_settings().home / "demo"
     where.mkdir(parents=True, exist_ok=True)
     console.print(coloured(("1 of 3", "bold"), " a mini crawl, generated here"))
     root = where / "minicrawl"
@@ -53,7 +52,7 @@ def demo(
     targets = [parse_target(text) for text in _targets(mini_crawl.domains())]
     watch_list.add(settings.watch_list_path, targets)
     console.print(coloured(("2 of 3", "bold"), " the whole graph, materialized through Dagster"))
-    fault = materialize(settings, crawls, targets)
+    _, fault = run_part(settings, crawls, targets, {}, None, short_ways=False)
     if fault is not None:
         raise fault
     console.print(coloured(("3 of 3", "bold"), " what it found"))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.errors import EnvironmentFault
 
 
-def mcp(source: options.Source = None, home: options.Home = None) -> None:
+def mcp(overrides: Mapping[str, Any]) -> None:
     """Serve lookup, get, sql and plan to a program that speaks the Model Context Protocol, over stdin and stdout.
 
     Such a program starts this command itself. sql reads the published tables and nothing else. get fetches a record
@@ -25,7 +28,7 @@ def mcp(source: options.Source = None, home: options.Home = None) -> None:
         raise EnvironmentFault(
             f"the package {error.name} is not installed", "Install it with: pip install 'cc-pipeline[mcp]'"
         ) from error
-    build_server(open_home(home, source=source, quiet=True)).run("stdio")
+    build_server(open_home(**overrides, quiet=True)).run("stdio")
 
 
-COMMANDS = {"mcp": Command(mcp, FEATURES, 60)}
+COMMANDS = {"mcp": Command(mcp, FEATURES, 60, options.REMOTE)}

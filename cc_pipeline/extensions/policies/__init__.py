@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     import dagster as dg
 
-    from cc_pipeline.cli.command import Command
+    from cc_pipeline.cli.command import Row
     from cc_pipeline.defs.home_namespace import HomeNamespace
     from cc_pipeline.lake.lake import TableSpec
     from cc_pipeline.lake.snapshot import MacroSpec, ViewSpec
@@ -35,7 +35,7 @@ def _macros() -> Sequence[MacroSpec]:
     return MACROS
 
 
-def _commands() -> Mapping[str, Command]:
+def _commands() -> Mapping[str, Row]:
     from cc_pipeline.extensions.policies.commands import COMMANDS
 
     return COMMANDS

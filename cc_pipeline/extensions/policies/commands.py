@@ -15,11 +15,12 @@ from cc_pipeline.api.target_runs import Part
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command
 from cc_pipeline.cli.output import row_format, show_export, write_rows
-from cc_pipeline.cli.run_report import print_run_summary
+from cc_pipeline.cli.run_report import print_summary
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.settings import Settings, load_settings
+from cc_pipeline.settings import Settings
 
+_SUMMARY_COLUMNS = ("crawl", "target", "captures", "origins", "contents", "read", "4xx", "5xx", "not known")
 #: The summary that the command prints, a row for each crawl and target.
 _SUMMARY_SQL = """
     SELECT crawl, split_part(target, '~', 1) AS target, count(*) AS captures, count(DISTINCT (scheme, host, port)) AS
@@ -31,14 +32,10 @@ _SUMMARY_SQL = """
 
 
 def policies(
+    settings: Settings,
     targets: options.Targets,
     crawl: options.MaybeCrawls = None,
-    source: options.Source = None,
-    home: options.Home = None,
-    via: options.Via = None,
-    allow_gaps: options.AllowGaps = False,
-    wait: options.Wait = None,
-    yes: options.Yes = False,
+    yes: bool = False,
 ) -> None:
     """Fetch and read the robots.txt captures of targets' hosts, and publish their rules for robots.
 
@@ -60,29 +57,19 @@ def policies(
     from cc_pipeline.extensions.policies.robots_fetch import read_policies
     from cc_pipeline.lake.published_file import open_home_publication
 
-    settings = load_settings(
-        source=source,
-        home=home,
-        index=via,
-        max_index_gaps=options.index_gap_limit(allow_gaps),
-        max_bytes=options.cost_limit(yes),
-        max_requests=options.cost_limit(yes),
-        wait=options.wait_seconds(wait),
-    )
     requested_targets = user_input.read_targets(targets, settings)
     settings = confirm_choices(settings, yes=yes)
     crawls = crawl or _crawls_of(settings, requested_targets)
 
     def print_part(part: Part) -> None:
         if row_format() == "table":  # a program reads the rows of the answer alone
-            print_run_summary(part.settings, part.changes, part.targets, part.forgotten)
+            print_summary([part])
 
     faults = read_policies(settings, crawls, requested_targets, yes=yes, on_part=print_part)
     try:
         with open_home_publication(settings) as connection:
             rows = connection.execute(_SUMMARY_SQL, [[target.slug for target in policy_targets(requested_targets)]])
-            columns = [column[0] for column in rows.description or []]
-            write_rows("robots.txt captures", columns, rows.fetchall())
+            write_rows("robots.txt captures", _SUMMARY_COLUMNS, rows.fetchall())
     except EnvironmentFault:
         # Nothing is published if nothing was ever found.
         if not faults:
@@ -107,6 +94,7 @@ def _crawls_of(settings: Settings, targets: tuple[Target, ...]) -> list[str]:
 
 
 def dataset(
+    settings: Settings,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")],
     targets: Annotated[
         list[str] | None, typer.Argument(metavar="TARGET…", help="Only pages of these targets (default: all).")
@@ -146,7 +134,6 @@ def dataset(
     output: Annotated[str, typer.Option("--format", help="parquet or jsonl.")] = "parquet",
     creator: options.Creator = "",
     url: options.Address = "",
-    home: options.Home = None,
 ) -> None:
     """Make a data set of published main texts, filtered by language, length and rules of Gopher and C4, without copies.
 
@@ -169,7 +156,7 @@ def dataset(
     from cc_pipeline.extensions.policies.dataset_export import make_dataset
 
     export = make_dataset(
-        load_settings(home=home),
+        settings,
         out,
         targets or (),
         crawl or (),
@@ -188,4 +175,8 @@ def dataset(
     show_export("pages that each filter removed", export)
 
 
-COMMANDS = {"policies": Command(policies, FEATURES, 40), "dataset": Command(dataset, FEATURES, 50)}
+_OPTIONS = (options.ALLOW_GAPS, options.WAIT, options.YES, *options.REMOTE)
+COMMANDS = {
+    "policies": Command(policies, FEATURES, 40, _OPTIONS, _SUMMARY_COLUMNS),
+    "dataset": Command(dataset, FEATURES, 50, options.LOCAL),
+}

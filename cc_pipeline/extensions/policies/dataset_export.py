@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
 
+from cc_pipeline.advice import option
 from cc_pipeline.api.export import Export, make_count_rows
 from cc_pipeline.api.reporter import get_reporter
 from cc_pipeline.api.user_input import check_format, resolve_home
@@ -14,7 +15,14 @@ from cc_pipeline.documents.html.text import ISO_639_3
 from cc_pipeline.errors import UserInputError, disk_trouble
 from cc_pipeline.export import table_files
 from cc_pipeline.export.cards import DatasetDescription
-from cc_pipeline.export.files import README, files_in, open_scratch_folder, whole_folder, write_export_documents
+from cc_pipeline.export.files import (
+    README,
+    files_in,
+    open_scratch_folder,
+    refuse_empty,
+    whole_folder,
+    write_export_documents,
+)
 from cc_pipeline.export.provenance import gather_provenance
 from cc_pipeline.export.stored_state import read_published_state
 from cc_pipeline.extensions.policies.card import card_sections
@@ -75,6 +83,8 @@ def make_dataset(
         with translate_errors(settings.published_path):
             filtered = filter_pages(connection, pages.sql, recipe, scratch)
             unread = unread_robots_note(connection, recipe.respect)
+        if not filtered.kept_pages:
+            refuse_empty(out)
         sheet, datasheet_document = build_datasheet(filtered, recipe)
         with open_workspace(settings) as workspace:
             state = read_published_state(connection, selected_targets, ids)
@@ -124,7 +134,7 @@ def _as_of(text: str) -> Literal["fetch", "latest"]:
         return "fetch"
     if text == "latest":
         return "latest"
-    raise UserInputError(f"--as-of is fetch or latest, not {text!r}")
+    raise UserInputError(f"{option(as_of=None)} is fetch or latest, not {text!r}")
 
 
 def _language(text: str) -> str:
@@ -141,6 +151,6 @@ def _bounds(words: str) -> tuple[int, int]:
     """
     ends, usual = words.split(".."), WORDS.split("..")
     if len(ends) != 2 or not all(not end or end.isdecimal() for end in ends):
-        raise UserInputError(f"--words is {words!r}; write it like {WORDS}, 200.. or ..5000")
+        raise UserInputError(f"{option(words=None)} is {words!r}; write it like {WORDS}, 200.. or ..5000")
     min_words, max_words = (int(end or default) for end, default in zip(ends, usual, strict=True))
     return min_words, max_words

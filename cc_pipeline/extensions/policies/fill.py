@@ -20,6 +20,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from cc_pipeline import progress
+from cc_pipeline.advice import advise
 from cc_pipeline.capture_columns import PLACE
 from cc_pipeline.commoncrawl.slice_slugs import with_subset
 from cc_pipeline.documents.headers import header_values
@@ -107,7 +108,7 @@ def _fill(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> StageReport
     if missing := [slice_ for slice_ in requested.requested_slices if slice_ not in inputs]:
         raise EnvironmentFault(
             f"the robots.txt captures of {missing[0].partition.target} in {crawl} have not been fetched",
-            f"Fetch and read them: cc-pipeline policies TARGET --crawl {crawl}",
+            advise("policies", missing[0].partition.target, crawl=crawl, sentence="Fetch and read them: {}"),
         )
     stored = {slice_: row for (slice_, label), row in rows.items() if label == POLICIES.label}
     stale = [slice_ for slice_, input_ in inputs.items() if slice_ not in stored or stored[slice_].input != input_]

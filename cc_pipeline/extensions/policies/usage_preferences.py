@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 import duckdb
 
+from cc_pipeline.advice import advise, option
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.extensions.policies import policy_queries
@@ -227,8 +228,8 @@ def unread_robots_note(connection: duckdb.DuckDBPyConnection, preferences: Seque
         return None
     return (
         "no robots.txt was read in this home, so its rules are unknown for all pages. Pages with unknown rules are "
-        "kept and counted in the datasheet, unless --known-only. To read robots.txt: cc-pipeline policies "
-        f"{_shortest_target(connection)}"
+        f"kept and counted in the datasheet, unless {option(known_only=True)}. To read "
+        f"robots.txt: {advise('policies', _shortest_target(connection))}"
     )
 
 

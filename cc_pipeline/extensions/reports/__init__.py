@@ -10,11 +10,11 @@ from cc_pipeline.extension import Extension
 if TYPE_CHECKING:
     import dagster as dg
 
-    from cc_pipeline.cli.command import Command
+    from cc_pipeline.cli.command import Row
     from cc_pipeline.defs.home_namespace import HomeNamespace
 
 
-def _commands() -> Mapping[str, Command]:
+def _commands() -> Mapping[str, Row]:
     from cc_pipeline.extensions.reports.commands import COMMANDS
 
     return COMMANDS

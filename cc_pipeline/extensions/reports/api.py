@@ -47,7 +47,7 @@ def reports(
 
     texts_by_slug = {parse_slug(text): text for text in expand_lists(targets)}
     if out is not None and len(texts_by_slug) > 1:
-        raise UserInputError("--out names one file, and there are several targets; leave it out, or name one target")
+        raise UserInputError("out names one file, and there are several targets; leave it out, or name one target")
     for slug, text in texts_by_slug.items():
         path = out or report_path(settings, slug)
         write_report(settings, slug, path, target_text=text, crawl_pair=crawl_pair)

@@ -11,10 +11,11 @@ from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import console, notice
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.settings import load_settings
+from cc_pipeline.settings import Settings
 
 
 def report(
+    settings: Settings,
     targets: options.Targets,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file to write (default: reports/ in the home).")
@@ -24,7 +25,6 @@ def report(
         typer.Option("--from", help="With --to: the earlier of compared crawls (default: the last two with pages)."),
     ] = None,
     after: Annotated[str | None, typer.Option("--to", help="With --from: the later of two compared crawls.")] = None,
-    home: options.Home = None,
 ) -> None:
     """Write a page about a target: one HTML file with everything in it, from what was published last.
 
@@ -46,10 +46,10 @@ def report(
     if (before is None) != (after is None):
         raise UserInputError("--from and --to name two crawls to compare: give both, or none for the last two")
     crawl_pair = (before, after) if before is not None and after is not None else None
-    for path in reports(load_settings(home=home), targets, out, crawl_pair):
+    for path in reports(settings, targets, out, crawl_pair):
         console.print(f"{path}", soft_wrap=True)
         if path.suffix.lower() not in (".html", ".htm"):
             notice(f"{path} contains an HTML page; a browser shows it only if its name ends in .html")
 
 
-COMMANDS = {"report": Command(report, EVERYDAY, 70)}
+COMMANDS = {"report": Command(report, EVERYDAY, 70, options.LOCAL)}

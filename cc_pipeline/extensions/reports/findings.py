@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 import duckdb
 
+from cc_pipeline.advice import advise
 from cc_pipeline.capture_columns import CAPTURE
 from cc_pipeline.commoncrawl.target_text import to_run
 from cc_pipeline.errors import UserInputError
@@ -172,7 +172,7 @@ def target_scope(
     if not target_rows and not domain:
         raise UserInputError(
             f"cc.duckdb has no rows of {target_text or slug!r}: it was never run, nothing was found, or it is not "
-            f"published yet. To run it: cc-pipeline run {to_run(slug, target_text)} --crawl newest"
+            f"published yet. To run it: {advise('run', to_run(slug, target_text), crawl='newest')}"
         )
     # A domain that is no target has only captures of other targets.
     scope, domains = _target_scope(connection, slug) if target_rows else (_domain_scope(slug), [slug])
@@ -192,8 +192,8 @@ def _check_located(
         if crawl not in located_crawls:
             raise UserInputError(
                 f"{target_text or slug} was not looked up in {crawl!r}. Crawls in which it was looked up: "
-                f"{', '.join(located_crawls) or 'none'}. Run it for {crawl!r} first: cc-pipeline run "
-                f"{to_run(slug, target_text)} --crawl {shlex.quote(crawl)}"
+                f"{', '.join(located_crawls) or 'none'}. Run it for {crawl!r} first: "
+                f"{advise('run', to_run(slug, target_text), crawl=crawl)}"
             )
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cc_pipeline import progress
+from cc_pipeline.advice import option
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, Kind, SourceRefuses
 from cc_pipeline.index.footers.decode import (
     TRAILER_BYTES,
@@ -228,7 +229,9 @@ class _Run:
         self.writer.sync()
         return SourceRefuses(
             f"{problem}: {fault.kind.value}, {fault.detail}",
-            "Harvested files are kept. Run the command again later, or with --wait; it continues from there.",
+            option(
+                wait=True, sentence="Harvested files are kept. Run it again later, or with {}; it continues from there."
+            ),
         )
 
     def source_fault(self, problem: str, kind: Kind) -> EnvironmentFault:

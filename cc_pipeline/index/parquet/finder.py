@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
+from cc_pipeline.advice import advise
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.catalog.schemas import DECODED
 from cc_pipeline.index.footers.decode import TRAILER_BYTES, RowGroup, decode_footer, place
 from cc_pipeline.index.footers.store import FooterStore
-from cc_pipeline.index.gaps import find_gaps, missing_harvest, subset_flags, unharvested
+from cc_pipeline.index.gaps import find_gaps, missing_harvest, name_subsets, unharvested
 from cc_pipeline.index.parquet.chunk_locations import (
     KEY,
     ColumnLocation,
@@ -160,7 +161,12 @@ class CatalogFinder:
                 raise EnvironmentFault(
                     f"none of the {row['expected']:,} index files of {crawl} ({row['subset']}) could be read when the "
                     "crawl was harvested, so nothing can be searched",
-                    f"Harvest it again: cc-pipeline index harvest --crawl {crawl}{subset_flags([row['subset']])}",
+                    advise(
+                        "index harvest",
+                        crawl=crawl,
+                        subset=name_subsets([row["subset"]]),
+                        sentence="Harvest it again: {}",
+                    ),
                 )
 
     def _stored(self, path: str, etag: str | None) -> bytes | None:

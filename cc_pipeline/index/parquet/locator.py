@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.advice import advise
 from cc_pipeline.capture_columns import TIMESTAMP
 from cc_pipeline.commoncrawl.conditions import MATCH_YES, Condition
 from cc_pipeline.commoncrawl.domains import host_columns, registered_domain
@@ -23,7 +24,7 @@ from cc_pipeline.commoncrawl.paths import todays_keys
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.grouping import group_within
-from cc_pipeline.index.gaps import subset_flags
+from cc_pipeline.index.gaps import name_subsets
 from cc_pipeline.index.locator import CaptureSink, LookupEstimate, LookupResult, RangesOf, TargetRouter, surt_ranges
 from cc_pipeline.index.parquet.chunk_locations import (
     KEY,
@@ -282,8 +283,14 @@ class ParquetLocator:
             file = next(query.place.file for query in queries if query.place.file.path == fault.source)
             raise EnvironmentFault(
                 f"{fault.source} differs from the file whose footer was harvested: {fault.reason}",
-                "The file was published again, or this home does not have its footer. Harvest it again: "
-                f"cc-pipeline index harvest --crawl {file.crawl}{subset_flags([file.subset])} --refresh",
+                advise(
+                    "index harvest",
+                    crawl=file.crawl,
+                    subset=name_subsets([file.subset]),
+                    refresh=True,
+                    sentence="The file was published again, or this home does not have its footer. Harvest it again: "
+                    "{}",
+                ),
             ) from fault
 
     def _batches(self, places: Sequence[RowGroupLocation]) -> Iterator[list[RowGroupLocation]]:
