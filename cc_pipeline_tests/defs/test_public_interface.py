@@ -1,4 +1,4 @@
-"""What of Dagster's objects is used that Dagster does not mark public, and that nothing of a library is replaced."""
+"""Nothing that is private to Dagster is named."""
 
 from __future__ import annotations
 
