@@ -71,6 +71,8 @@ def test_columns_a_condition_and_a_limit_choose_rows_of_a_table(home: Home, tmp_
         "EXISTS (FROM captures)",
         "true) ORDER BY (1",
         "true); DROP TABLE captures; SELECT (1",
+        "true); SELECT (1",
+        "url = '\udcff'",
         "true /* ",
         "url =",
         pytest.param("NOT " * 900 + "true", id="deep"),
