@@ -124,7 +124,7 @@ def _read_lines(texts: Sequence[str], base_folder: Path) -> Iterator[tuple[str, 
     from cc_pipeline.commoncrawl.target_text import content_lines
 
     for text in texts:
-        if not _names_list(text):
+        if not names_list(text):
             yield "", text, base_folder
             continue
         place = "standard input" if text == STANDARD_INPUT else text[1:]
@@ -136,7 +136,8 @@ def _read_lines(texts: Sequence[str], base_folder: Path) -> Iterator[tuple[str, 
             raise UserInputError(f"{place} names no target; write one a line")
 
 
-def _names_list(text: str) -> bool:
+def names_list(text: str) -> bool:
+    """Whether ``text`` stands for the lines of a file or of standard input."""
     return text == STANDARD_INPUT or text.startswith("@")
 
 
@@ -232,7 +233,7 @@ def _refuse_unknown(
     )
     known_slugs = {slug for (slug,) in connection.execute(query, [slugs]).fetchall()} if slugs else set()
     unknown_targets = [target for target in targets if target.slug not in known_slugs]
-    singly = {target.slug for target in chosen_targets([text for text in texts if not _names_list(text)])}
+    singly = {target.slug for target in chosen_targets([text for text in texts if not names_list(text)])}
     refused = [target for target in unknown_targets if target.slug in singly] if known_slugs else unknown_targets
     refuse_unnamed_captures(settings, refused)
     for target in refused:

@@ -53,17 +53,18 @@ def split_queries(connection: duckdb.DuckDBPyConnection, text: str) -> list[str]
 def check_condition(connection: duckdb.DuckDBPyConnection, condition: str) -> None:
     """Raises ``UserInputError`` unless the text is one SQL condition without a query inside: then it reads nothing but
     its row, and writes nothing."""
-    node, classes = _parse_condition(connection, condition)
-    empty_node, _ = _parse_condition(connection, "true")
-    if node | {"where_clause": None} != empty_node | {"where_clause": None} or "SUBQUERY" in classes:
+    nodes, classes = _parse_condition(connection, condition)
+    expected_nodes, _ = _parse_condition(connection, "true")
+    if nodes != expected_nodes or "SUBQUERY" in classes:
         raise UserInputError(
             f"{condition!r} is not a condition on the columns of one row, such as fetch_status = 200 AND url LIKE "
             "'%/blog/%'; for other questions use sql"
         )
 
 
-def _parse_condition(connection: duckdb.DuckDBPyConnection, condition: str) -> tuple[dict[str, Any], set[str]]:
-    """Returns DuckDB's tree of a query with the condition, and the classes of its expressions."""
+def _parse_condition(connection: duckdb.DuckDBPyConnection, condition: str) -> tuple[list[dict[str, Any]], set[str]]:
+    """Returns DuckDB's trees of the queries that a query with the condition is, without their condition, and the
+    classes of all expressions."""
     classes: set[str] = set()
 
     def note_class(node: dict[str, Any]) -> dict[str, Any]:
@@ -71,15 +72,16 @@ def _parse_condition(connection: duckdb.DuckDBPyConnection, condition: str) -> t
         return node
 
     query = f"SELECT 1 WHERE ({condition}\n)"
-    [(text,)] = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
     try:
+        [(text,)] = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
         tree = json.loads(text, object_hook=note_class)
+    except duckdb.Error as error:
+        raise UserInputError(f"{condition!r} is not a condition; DuckDB says: {error}") from None
     except RecursionError:
         raise UserInputError(f"{condition[:_SHOWN]}… has too many parts inside each other") from None
     if tree["error"]:
         raise UserInputError(f"{condition!r} is not a condition; DuckDB says: {tree['error_message']}")
-    [statement] = tree["statements"]
-    return statement["node"], classes
+    return [statement["node"] | {"where_clause": None} for statement in tree["statements"]], classes
 
 
 def strip_semicolon(query: str) -> str:

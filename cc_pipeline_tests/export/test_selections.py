@@ -71,6 +71,8 @@ def test_columns_a_condition_and_a_limit_choose_rows_of_a_table(home: Home, tmp_
         "EXISTS (FROM captures)",
         "true) ORDER BY (1",
         "true); DROP TABLE captures; SELECT (1",
+        "true); SELECT (1",
+        "url = '\udcff'",
         "true /* ",
         "url =",
         pytest.param("NOT " * 900 + "true", id="deep"),
@@ -114,6 +116,15 @@ def test_page_html_has_the_markup_that_get_gives(home: Home, tmp_path: Path) -> 
             [(count, characters)] = connection.sql(f"SELECT count(*), sum(length(html)) FROM '{out}'").fetchall()
         assert (count, characters) == (len(rows), sum(len(row["html"]) for row in rows))
     assert "page_html" not in home.tables()
+
+
+def test_a_condition_draws_one_sample_of_pages(home: Home) -> None:
+    with pytest.raises(UserInputError, match='"outcome" not found'):
+        home.table("page_html", where="outcome = 'fetched'")
+    pages = len(list(home.table("page_html")))
+    counts = [len(list(home.table("page_html", columns="url", where="random() < 0.5"))) for _ in range(3)]
+    # drawn twice, it would be a quarter
+    assert sum(counts) > 0.375 * 3 * pages
 
 
 def test_lost_bytes_are_null_and_a_place_that_does_not_answer_is_an_error(

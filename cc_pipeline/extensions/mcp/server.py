@@ -4,6 +4,7 @@ The library reads the annotations of the tools, so this module does not postpone
 """
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice
@@ -15,21 +16,24 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from cc_pipeline import __version__
+from cc_pipeline.addresses import redact_address
 from cc_pipeline.api.home import Home
 from cc_pipeline.api.lookups import LookupRequest, find_index_sources, open_lookup
 from cc_pipeline.api.reporter import use_reporter
-from cc_pipeline.api.user_input import read_targets
+from cc_pipeline.api.user_input import names_list, read_targets
 from cc_pipeline.commoncrawl.target import by_subsets
-from cc_pipeline.errors import CcPipelineError
+from cc_pipeline.commoncrawl.target_text import parse_target
+from cc_pipeline.errors import CcPipelineError, UserInputError
 from cc_pipeline.extraction.crawl_plan import plan_targets
 from cc_pipeline.extraction.plan import estimate_price
 from cc_pipeline.extraction.slice_state import STAGES
 from cc_pipeline.index.lookup import price_lookup
 from cc_pipeline.lake.slice import LOCATE
 
-#: The most rows of an answer, and characters of a value in one.
+#: The most rows of an answer, and characters of a text and items of a list in one.
 _MAX_ROWS: Final = 1_000
 _CELL_CHARACTERS: Final = 2_000
+_MAX_ITEMS: Final = 100
 _INSTRUCTIONS: Final = """Captures of web pages in Common Crawl, and a local home with the pages that were extracted.
 lookup lists captures, from the index of a crawl. get reads one page as it was. sql queries the published tables with
 DuckDB (SHOW TABLES; DESCRIBE page_text). plan shows what `cc-pipeline run` would do; only a person starts a run.
@@ -80,6 +84,7 @@ class Tools:
         limit: Limit = 50,
     ) -> Answer:
         """List captures of a target in crawls, from their indexes: URL, time, status, type, and place of the record."""
+        _refuse_files([target])
         captures = self._home.lookup(target, crawls=crawls, where=where or None, limit=limit + 1)
         return _answer((capture.row for capture in captures), limit)
 
@@ -94,7 +99,8 @@ class Tools:
     ) -> Answer:
         """Read one page as it was captured, nearest to a time. This fetches a record, so the person has to agree."""
         if not yes:
-            raise ToolError(f"this would fetch a record of {url} from {self._home.settings.source}; ask, then set yes")
+            source = redact_address(self._home.settings.source)
+            raise ToolError(f"this would fetch a record of {url} from {source}; ask, then set yes")
         page = self._home.get(url, at or None)
         text = {"text": lambda: page.text, "markdown": lambda: page.markdown, "html": lambda: page.html}[form]()
         facts = {"url": page.url, "crawl": page.crawl, "captured": page.captured, "status": page.status}
@@ -109,12 +115,23 @@ class Tools:
     @_raise_tool_errors
     def plan(self, targets: Annotated[list[str], Field(min_length=1)], crawls: Crawls, limit: Limit = 50) -> Answer:
         """Show what a run of targets and crawls would do, why, and its cost, as far as it is known. Fetches nothing."""
+        _refuse_files(targets)
         settings = self._home.settings
         with (
             use_reporter(self._home.reporter),
             open_lookup(settings, read_targets(targets, settings), crawls) as request,
         ):
             return _answer(_plan_steps(request), limit)
+
+
+def _refuse_files(targets: Iterable[str]) -> None:
+    """Raises ``UserInputError`` for targets in files, which the calling program may not be allowed to read, and on
+    standard input, which has its messages."""
+    for target in targets:
+        if names_list(target):
+            raise UserInputError(f"{target!r} is a file or standard input; name the targets themselves")
+        # without a folder, a set in a file is an error
+        parse_target(target)
 
 
 def _plan_steps(request: LookupRequest) -> Iterator[Answer]:
@@ -154,13 +171,13 @@ def _plain_row(row: Mapping[str, Any]) -> Answer:
 
 
 def _plain(value: Any) -> Any:
-    """Returns a value of a row as JSON has it; long texts are cut."""
-    if isinstance(value, str):
-        return value if len(value) <= _CELL_CHARACTERS else f"{value[:_CELL_CHARACTERS]}…"
-    if isinstance(value, datetime):
-        return value.isoformat()
+    """Returns a value of a row as JSON has it; long texts and lists are cut."""
+    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
     if isinstance(value, Mapping):
         return _plain_row(value)
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value if value is None or isinstance(value, bool | int | float) else str(value)
+        items = [_plain(item) for item in value[:_MAX_ITEMS]]
+        return [*items, "…"] if len(value) > _MAX_ITEMS else items
+    text = value.isoformat() if isinstance(value, datetime) else str(value)
+    return text if len(text) <= _CELL_CHARACTERS else f"{text[:_CELL_CHARACTERS]}…"

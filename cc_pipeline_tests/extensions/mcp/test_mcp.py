@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import cc_pipeline
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline_tests.world import NEW, extract, harvested, publish
 
@@ -68,6 +69,14 @@ def test_a_client_looks_up_reads_queries_and_plans(bucket: tuple[Path, MiniCrawl
         assert len(found["rows"]) == 3 and found["there_are_more"]
         assert {row["url"] for row in found["rows"]} <= {capture.url for capture in captures}
 
+        (home / "list.txt").write_text("a:private\n", "utf-8")
+        for target in (f"@{home / 'list.txt'}", f"set:a = @{home / 'list.txt'}", "-"):
+            for refusal in (
+                await error("lookup", target=target, crawls=[NEW]),
+                await error("plan", targets=[SITE, target], crawls=[NEW]),
+            ):
+                assert "file" in refusal and "private" not in refusal
+
         url = next(capture.url for capture in captures if capture.kind == "html")
         assert "ask, then set yes" in await error("get", url=url, yes=False)
         page = await answer("get", url=url, yes=True, form="html", max_characters=20)
@@ -75,6 +84,8 @@ def test_a_client_looks_up_reads_queries_and_plans(bucket: tuple[Path, MiniCrawl
 
         counted = await answer("sql", query="SELECT count(*) AS pages, max(fetch_time) AS newest FROM page_text")
         assert counted["rows"][0]["pages"] > 0 and counted["rows"][0]["newest"].startswith("2024-")
+        values = await answer("sql", query="SELECT 'nan'::DOUBLE AS a, repeat('x', 9000)::BLOB AS b, range(9000) AS c")
+        assert values["rows"] == [{"a": "nan", "b": f"b'{'x' * 1998}…", "c": [*range(100), "…"]}]
         for query in ("SELECT * FROM read_text('/etc/passwd')", "DROP TABLE captures", "COPY captures TO 'x.csv'"):
             assert await error("sql", query=query)
 
@@ -85,3 +96,12 @@ def test_a_client_looks_up_reads_queries_and_plans(bucket: tuple[Path, MiniCrawl
         assert "top-level domain" in await error("plan", targets=["nothing.nowhere"], crawls=[NEW])
 
     anyio.run(talk)
+
+
+def test_the_question_for_consent_has_no_password(tmp_path: Path) -> None:
+    from cc_pipeline.extensions.mcp.server import Tools  # noqa: PLC0415 - it needs the package mcp
+
+    home = cc_pipeline.open(tmp_path, source="https://user:hidden@example.com/", quiet=True)
+    with home, pytest.raises(Exception, match="ask, then set yes") as refused:
+        Tools(home).get("https://example.org/", yes=False)
+    assert "hidden" not in str(refused.value)
