@@ -11,6 +11,7 @@ import pytest
 from cc_pipeline.api import target_runs
 from cc_pipeline.api.lookups import NoIndex, look_up_each_crawl
 from cc_pipeline.api.target_runs import Part, run_targets
+from cc_pipeline.cli.run_report import print_crawl_line
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, SourceRefuses
 from cc_pipeline.settings import load_settings
@@ -74,7 +75,7 @@ def test_a_full_disk_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_crawl_without_an_index_is_a_part_of_its_own_and_no_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(target_runs, "_find_unsearchable", lambda *_: (CRAWLS[11], CRAWLS[3]))
     parts: list[Part] = []
@@ -82,6 +83,11 @@ def test_a_crawl_without_an_index_is_a_part_of_its_own_and_no_fault(
     assert (asked, lasts, troubles) == ([*CRAWLS[:3], *CRAWLS[4:11]], [False] * 9 + [True], [])
     assert parts[0].unsearched == (CRAWLS[11], CRAWLS[3])
     assert parts[0].notes == (f"2 crawls not searched, since no index is published: {CRAWLS[11]}, {CRAWLS[3]}",)
+    print_crawl_line(parts[0])
+    assert capsys.readouterr().out.splitlines() == [
+        f" 1 of 12  {CRAWLS[11]}: not searched: no index is published",
+        f" 2 of 12  {CRAWLS[3]}: not searched: no index is published",
+    ]
     # listed captures need no index
     groups, unsearched = target_runs._split_by_crawl(load_settings({}, home=str(tmp_path)), CRAWLS, [])
     assert (groups, unsearched) == ([], ())

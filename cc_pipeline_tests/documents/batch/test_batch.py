@@ -169,6 +169,20 @@ def test_a_waiting_worker_that_has_ended_is_no_harm() -> None:
     assert again["page_metadata"].to_pylist()[0]["content"]["title"] == "b"
 
 
+def test_a_worker_that_ends_while_the_run_has_nothing_for_it_is_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_FRUITLESS_STARTS", 1)
+    (found,) = parse_batches([[page("a")]], OPTIONS, 1, process_of)
+    process = int(found["page_metadata"].to_pylist()[0]["server_ip"])
+
+    def source() -> Iterator[list[PageInput]]:
+        os.kill(process, signal.SIGKILL)
+        os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
+        yield [page("<title>b</title>")]
+
+    (again,) = parse_batches(source(), OPTIONS, 1, process_of)
+    assert again["page_metadata"].to_pylist()[0]["content"]["title"] == "b"
+
+
 def test_batches_larger_than_a_socket_s_buffer_come_and_go() -> None:
     text = "<p>" + "words and more words " * 200_000
     found = list(parse_batches([[page(text)], [page(text), page(text)], [page("x")]], OPTIONS, 1, identity))
