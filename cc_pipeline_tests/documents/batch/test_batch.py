@@ -6,7 +6,7 @@ import os
 import signal
 import time
 import tracemalloc
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
