@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, Final
 
 import duckdb
@@ -54,10 +55,18 @@ def open_page_html(
     Raises ``UserInputError`` as ``choice`` does. Errors of reading records leave the block as they were raised:
     ``EnvironmentFault`` if the lake cannot be read.
     """
-    stream = _PageStream(connection, storage, _select_pages(connection, records, choice))
+    stream = _PageStream(connection, storage)
     connection.register(NAME, stream)
     try:
-        yield choice.narrow(connection, Selection(NAME, f"SELECT * FROM {NAME}", is_streamed=True))
+        pages = Selection(NAME, f"SELECT * FROM {NAME}", is_streamed=True)
+        chosen_pages = choice.narrow(connection, pages)
+        stream.records = _select_records(records)
+        # a condition on the markup fails here
+        with suppress(UserInputError):
+            stream.records = RowChoice(where=choice.where).narrow(connection, Selection(NAME, stream.records)).sql
+            # not twice: it may draw a sample
+            chosen_pages = replace(choice, where="").narrow(connection, pages)
+        yield chosen_pages
     except Exception:
         # DuckDB and Arrow raise errors of their own for those of a stream
         if stream.error is not None:
@@ -67,28 +76,25 @@ def open_page_html(
         connection.unregister(NAME)
 
 
-def _select_pages(connection: duckdb.DuckDBPyConnection, records: Selection, choice: RowChoice) -> str:
-    """Returns a query of the records to read. A condition that needs no markup is applied before they are read."""
+def _select_records(records: Selection) -> str:
+    """Returns a query of the records of all pages of HTML."""
     key = ", ".join(CAPTURE)
     columns = ", ".join(column.name for column in COLUMNS if column.name != "html")
-    sql = (
+    return (
         f"SELECT {columns}, {', '.join(_READING)} FROM ({records.sql}) JOIN (SELECT {key}, charset_detected AS charset "
         f"FROM main.page_metadata WHERE parsed_as = 'html') USING ({key}) WHERE outcome = 'fetched'"
     )
-    # a condition on the markup fails here, and is evaluated over all columns
-    with suppress(UserInputError):
-        sql = RowChoice(where=choice.where).narrow(connection, Selection(NAME, sql)).sql
-    return f"{sql} ORDER BY crawl, stored_file, stored_offset"
 
 
 class _PageStream:
-    """An Arrow stream of pages that can be read several times. ``error`` is what ended a reading."""
+    """An Arrow stream of pages that can be read several times: those of ``records``, a query. ``error`` is what ended a
+    reading."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, storage: RecordStorage, records: str) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, storage: RecordStorage) -> None:
         self._connection = connection
         [(self._database,)] = connection.execute("SELECT current_database()").fetchall()
         self._storage = storage
-        self._records = records
+        self.records = ""
         self.error: BaseException | None = None
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -113,7 +119,9 @@ class _PageStream:
         # the connection is busy with the query that reads this stream
         with self._connection.cursor() as cursor:
             cursor.execute(f"USE {self._database}; SET TimeZone = 'UTC'")
-            for batch in cursor.sql(self._records).to_arrow_reader(_BATCH_ROWS):
+            for batch in cursor.sql(f"{self.records} ORDER BY crawl, stored_file, stored_offset").to_arrow_reader(
+                _BATCH_ROWS
+            ):
                 yield from batch.to_pylist()
 
 
