@@ -87,6 +87,16 @@ def test_a_condition_is_one_condition_on_a_row(condition: str, home: Home, tmp_p
     assert not out.exists()
 
 
+@pytest.mark.parametrize("table", ["captures", "page_html"])
+def test_a_condition_that_fails_at_a_row_is_told(table: str, home: Home, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    for _ in ("a new file", "one with rows"):
+        with pytest.raises(UserInputError, match="DuckDB says: Conversion Error"):
+            home.export(out, tables=table, where="url::INT = 1")
+        out.write_bytes(b"a row")
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"a row"]
+
+
 def test_choices_that_fit_no_table_are_refused(home: Home, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     with pytest.raises(UserInputError, match="no column 'urll'; there are: "):
