@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from cc_pipeline.advice import option
+from cc_pipeline.advice import ANY, option
 from cc_pipeline.commoncrawl.domains import HostPort, is_icann_suffix, is_ip, quote, read_host, read_host_port
 from cc_pipeline.commoncrawl.surt import resolved_parts
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, Target
@@ -175,6 +175,15 @@ def parse_key(key: str) -> Target:
     target."""
     kind, separator, name = key.partition("_")
     return parse_target(f"{kind}:{name}" if separator and kind in _READABLE_KINDS else key)
+
+
+def text_of_key(key: str) -> str:
+    """Returns the text that names the target of a partition key in a command; ``…`` if the key does not tell."""
+    try:
+        target = parse_key(key)
+    except UserInputError:
+        return ANY
+    return target.definition if target.slug == key else ANY
 
 
 def content_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import duckdb
@@ -23,6 +24,7 @@ from cc_pipeline.errors import DataFault, UserInputError
 from cc_pipeline.export.record_body import content_headers, read_body
 from cc_pipeline.export.row_choice import RowChoice
 from cc_pipeline.export.table_files import Selection
+from cc_pipeline.lake.published_file import translate_errors
 from cc_pipeline.records.reading import MemberResult, Row, read_members
 from cc_pipeline.records.schema import RECORD_COLUMNS
 from cc_pipeline.records.storage import STORED, RecordStorage
@@ -117,7 +119,7 @@ class _PageStream:
 
     def _read_records(self) -> Iterator[Row]:
         # the connection is busy with the query that reads this stream
-        with self._connection.cursor() as cursor:
+        with translate_errors(Path(f"{self._database}.duckdb")), self._connection.cursor() as cursor:
             cursor.execute(f"USE {self._database}; SET TimeZone = 'UTC'")
             for batch in cursor.sql(f"{self.records} ORDER BY crawl, stored_file, stored_offset").to_arrow_reader(
                 _BATCH_ROWS

@@ -88,8 +88,11 @@ def select_tables(
 
 
 def has_rows(connection: duckdb.DuckDBPyConnection, queries: Iterable[str]) -> bool:
-    """Whether any of the queries has a row."""
-    return any(connection.execute(f"FROM ({query}\n) LIMIT 1").fetchone() for query in queries)
+    """Whether any of the queries has a row. Raises ``UserInputError`` for a query that DuckDB refuses."""
+    try:
+        return any(connection.execute(f"FROM ({query}\n) LIMIT 1").fetchone() for query in queries)
+    except duckdb.Error as error:
+        raise UserInputError(f"DuckDB says: {error}") from None
 
 
 def keep_full_file(connection: duckdb.DuckDBPyConnection, out: Path, queries: Iterable[str]) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from cc_pipeline.advice import advise, option
+from cc_pipeline.advice import ANY, advise, option
 from cc_pipeline.capture_columns import CAPTURE, NO_STATUS
+from cc_pipeline.commoncrawl.target_text import text_of_key
 from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.export.files import (
     ExportedTable,
@@ -78,7 +79,7 @@ def write_wacz_export(request: RecordsRequest) -> Written:
         f"{out} lacks {sum(lost.values()):,} of {ledger.planned:,} planned captures ({loss_counts})",
         advise(
             "run",
-            *(target.definition for target in request.state.targets.values()),
+            _name_targets(request.state),
             crawl=request.crawls,
             refetch=True,
             sentence=f"Fetch them again: {{}}, then export again. Or accept it: {option(allow_missing=True)}",
@@ -86,6 +87,11 @@ def write_wacz_export(request: RecordsRequest) -> Written:
     )
     rows = tuple(sorted(ledger.crawls.items(), reverse=True))
     return Written(files, ("crawl", "records"), rows, notes, incomplete if lost else None)
+
+
+def _name_targets(state: StoredState) -> str:
+    """Returns the target in a command; ``…`` for several, which may be thousands."""
+    return text_of_key(next(iter(state.targets))) if len(state.targets) == 1 else ANY
 
 
 def _write_wacz(
@@ -108,7 +114,7 @@ def _write_wacz(
             f"this home has no captures of {names}" + (f" in {', '.join(crawls)}" if crawls else ""),
             advise(
                 "run",
-                *(target.definition for target in state.targets.values()),
+                _name_targets(state),
                 crawl=crawls or "newest",
                 sentence="Fetch them first: {}",
             ),

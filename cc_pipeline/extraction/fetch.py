@@ -17,6 +17,7 @@ from cc_pipeline.advice import advise
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.capture_columns import RECORD_KEY_NAMES
 from cc_pipeline.commoncrawl.crawls import LOCAL as LOCAL_CRAWLS
+from cc_pipeline.commoncrawl.target_text import text_of_key
 from cc_pipeline.errors import EnvironmentFault, disk_trouble
 from cc_pipeline.extraction.blocklist import differs_only_in_blocks
 from cc_pipeline.extraction.cost_limit import enforce_cost_limit
@@ -179,7 +180,7 @@ def _plan_fetch(
                 f"captures of {slice_.partition.target} in {crawl} have not been located",
                 advise(
                     "run",
-                    slice_.partition.target,
+                    text_of_key(slice_.partition.target),
                     crawl=crawl,
                     sentence="Locate them first: {}, or materialize the asset captures.",
                 ),
@@ -242,7 +243,7 @@ def _refuse_blocked_slices(slices: Sequence[Slice], state: GroupState) -> None:
                 "after it was located",
                 advise(
                     "run",
-                    slice_.partition.target,
+                    text_of_key(slice_.partition.target),
                     crawl=slice_.crawl,
                     sentence=f"See the blocked sites: {advise('targets block')}. Then run the target again, which "
                     "leaves them out: {}",

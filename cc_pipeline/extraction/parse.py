@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from cc_pipeline.advice import advise
+from cc_pipeline.commoncrawl.target_text import text_of_key
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extraction.engine import LOCAL, Engine, ParseRequest
 from cc_pipeline.extraction.group_state import GroupState, RunState, run_and_replan
@@ -47,7 +48,10 @@ def _parse_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: RunS
             raise EnvironmentFault(
                 f"{slug} in {crawl} has not been fetched",
                 advise(
-                    "run", slug, crawl=crawl, sentence="Fetch the target first: {}, or materialize the asset records."
+                    "run",
+                    text_of_key(slug),
+                    crawl=crawl,
+                    sentence="Fetch the target first: {}, or materialize the asset records.",
                 ),
             )
     requests = dict.fromkeys(

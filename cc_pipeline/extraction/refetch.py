@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cc_pipeline.advice import advise
+from cc_pipeline.commoncrawl.target_text import text_of_key
 from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.slice_selection import find_part_slices
@@ -60,7 +61,7 @@ def _count_outcomes(workspace: Workspace, crawl: str, slugs: Sequence[str]) -> C
         if state.fetch is None:
             raise EnvironmentFault(
                 f"{slice_.partition.target} in {crawl} has not been fetched yet",
-                advise("run", slice_.partition.target, crawl=crawl, sentence="Fetch it: {}"),
+                advise("run", text_of_key(slice_.partition.target), crawl=crawl, sentence="Fetch it: {}"),
             )
         for outcome in OUTCOMES:
             counts[slice_.partition.target][outcome] += getattr(state.fetch, outcome)

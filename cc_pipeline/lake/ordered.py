@@ -101,10 +101,10 @@ class OrderedRows:
         """All runs, merged until they are few enough to be merged at once."""
         while len(self._runs) > _MAX_RUNS:
             count = min(_MAX_RUNS, len(self._runs) - _MAX_RUNS + 1)
-            paths, self._runs = self._runs[:count], self._runs[count:]
             merged_path = self._new_path()
-            self._merge(paths, merged_path)
-            self._runs.append(merged_path)
+            self._merge(self._runs[:count], merged_path)
+            # taken from the list once they are merged: a full disk loses no rows
+            self._runs = [*self._runs[count:], merged_path]
         return self._runs
 
     def _spill(self) -> None:

@@ -28,7 +28,7 @@ from cc_pipeline.commoncrawl.slice_slugs import (
     whole_slug,
 )
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target, version_of
-from cc_pipeline.commoncrawl.target_text import SET_SLUG, parse_key, parse_target
+from cc_pipeline.commoncrawl.target_text import SET_SLUG, parse_key, parse_target, text_of_key
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.keyed import Row, update_rows
 from cc_pipeline.lake.lake import REMOVED, Lake
@@ -146,7 +146,7 @@ def _refuse_removed(lake: Lake, slugs: Collection[str]) -> None:
         if row[REMOVED.name]:
             raise UserInputError(
                 f"{slug} was removed or purged, so no run makes it. To make it again, name it to a command: "
-                f"{advise('run', slug, crawl='newest')} (or its line of the watch list)"
+                f"{advise('run', text_of_key(slug), crawl='newest')} (or its line of the watch list)"
             )
 
 

@@ -25,7 +25,14 @@ from cc_pipeline.commoncrawl.slice_slugs import (
 )
 from cc_pipeline.commoncrawl.surt import KeyRule, surt_key
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target
-from cc_pipeline.commoncrawl.target_text import content_lines, parse_slug, parse_target, parse_target_lines, to_run
+from cc_pipeline.commoncrawl.target_text import (
+    content_lines,
+    parse_slug,
+    parse_target,
+    parse_target_lines,
+    text_of_key,
+    to_run,
+)
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.export.provenance import name_of
 
@@ -479,3 +486,21 @@ def test_a_name_is_what_browsers_ask_today_and_a_row_what_was_crawled() -> None:
         assert (today.matches(url), then.matches(url)) == (new, old), url
         key = surt_key(url).encode()
         assert [any(key in keys for keys in target.ranges) for target in (today, then)] == [new, old], url
+
+
+@pytest.mark.parametrize(
+    ("definition", "text"),
+    [
+        ("example.com", "example.com"),
+        ("host:a.example.com", "host:a.example.com"),
+        ("tld:de", "tld:de"),
+        ("url:http://example.com/a", "…"),
+        ("set:a = example.com, example.org", "…"),
+        ("captures:abc", "…"),
+        ("example.com where status=200", "…"),
+    ],
+)
+def test_advice_names_a_key_as_a_command_takes_it(definition: str, text: str) -> None:
+    key = parse_target(definition).slug
+    assert text_of_key(key) == text
+    assert text == "…" or parse_target(text).slug == key

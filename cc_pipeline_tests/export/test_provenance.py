@@ -14,10 +14,11 @@ from cc_pipeline.api.export import export
 from cc_pipeline.api.user_input import chosen_targets
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.export import wacz_export
 from cc_pipeline.export.cards import DatasetDescription
 from cc_pipeline.export.files import ExportedTable, write_export_documents
 from cc_pipeline.export.provenance import Provenance, TargetOutcome, gather_provenance
-from cc_pipeline.export.stored_state import read_lake_state, read_published_state
+from cc_pipeline.export.stored_state import StoredState, read_lake_state, read_published_state
 from cc_pipeline.extraction.blocklist import block
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.lake.compaction import Bounds, compact
@@ -139,3 +140,9 @@ def test_papers_of_an_earlier_export_go_and_files_of_others_stay(tmp_path: Path)
     write_export_documents(out, about, Provenance(), [ExportedTable("records", 0)], [out])
     papers = ["rows.csv", "rows.csv.README.md", "rows.csv.provenance.json"]
     assert sorted(path.name for path in tmp_path.iterdir()) == papers
+
+
+def test_advice_on_many_targets_does_not_list_them() -> None:
+    targets = {target.slug: target for target in map(parse_target, ("example.com", "host:a.example.org"))}
+    assert wacz_export._name_targets(StoredState(targets, (), {})) == "…"
+    assert wacz_export._name_targets(StoredState({"example.com": targets["example.com"]}, (), {})) == "example.com"

@@ -87,6 +87,16 @@ def test_a_condition_is_one_condition_on_a_row(condition: str, home: Home, tmp_p
     assert not out.exists()
 
 
+@pytest.mark.parametrize("table", ["captures", "page_html"])
+def test_a_condition_that_fails_at_a_row_is_told(table: str, home: Home, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    for _ in ("a new file", "one with rows"):
+        with pytest.raises(UserInputError, match="DuckDB says: Conversion Error"):
+            home.export(out, tables=table, where="url::INT = 1")
+        out.write_bytes(b"a row")
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"a row"]
+
+
 def test_choices_that_fit_no_table_are_refused(home: Home, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     with pytest.raises(UserInputError, match="no column 'urll'; there are: "):
@@ -116,6 +126,15 @@ def test_page_html_has_the_markup_that_get_gives(home: Home, tmp_path: Path) -> 
             [(count, characters)] = connection.sql(f"SELECT count(*), sum(length(html)) FROM '{out}'").fetchall()
         assert (count, characters) == (len(rows), sum(len(row["html"]) for row in rows))
     assert "page_html" not in home.tables()
+
+
+def test_a_condition_draws_one_sample_of_pages(home: Home) -> None:
+    with pytest.raises(UserInputError, match='"outcome" not found'):
+        home.table("page_html", where="outcome = 'fetched'")
+    pages = len(list(home.table("page_html")))
+    counts = [len(list(home.table("page_html", columns="url", where="random() < 0.5"))) for _ in range(3)]
+    # drawn twice, it would be a quarter
+    assert sum(counts) > 0.375 * 3 * pages
 
 
 def test_a_condition_draws_one_sample_of_pages(home: Home) -> None:

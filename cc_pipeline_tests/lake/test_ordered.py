@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from pathlib import Path
 
@@ -79,6 +80,22 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     rows = OrderedRows(SCHEMA, ("file",), tmp_path / "not there", 1)
     with pytest.raises(EnvironmentFault, match="not there"):
         rows.add(drawn(100))
+
+
+def test_rows_stay_if_a_merge_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ordered, "_MAX_RUNS", 2)
+    rows = OrderedRows(SCHEMA, ("number",), tmp_path, 1)
+    table = drawn(50)
+    for start in range(0, 50, 10):
+        rows.add(table.slice(start, 10))
+    with monkeypatch.context() as context, pytest.raises(EnvironmentFault):
+
+        def fail(run: ordered._Run) -> None:
+            raise OSError(errno.ENOSPC, "no space left")
+
+        context.setattr(ordered._Run, "advance", fail)
+        list(rows.batches())
+    assert sum(batch.num_rows for batch in rows.batches()) == 50
 
 
 def test_wide_rows_take_no_more_memory_than_narrow_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

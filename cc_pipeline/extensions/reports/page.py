@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -98,7 +97,6 @@ def _template() -> Template:
         "percent": percent,
         "month": lambda moment: "" if moment is None else f"{moment:%b %Y}",
         "day": lambda moment: "" if moment is None else f"{moment:%Y-%m-%d}",
-        "quoted": shlex.quote,
         "paragraph": lambda text: _shorten(text, _PARAGRAPH),
         "cut": _shorten,
         "shortened": _shorten_url,
