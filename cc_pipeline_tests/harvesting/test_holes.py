@@ -127,7 +127,7 @@ def test_subsets_that_were_not_asked_for_are_named(bucket: Bucket, tmp_path: Pat
     everything = workspace_of(bucket[0], tmp_path, subsets=("warc", "crawldiagnostics", "robotstxt"))
     assert describe_omitted_subsets(everything, [NEW], targets) == []
     assert describe_omitted_subsets(workspace, [ARC], targets) == []
-    (note,) = describe_omitted_subsets(workspace, [NEW], [parse_target("set:press = example.com, example.org"), *targets])
+    (note,) = describe_omitted_subsets(workspace, [NEW], [parse_target("set:press = a.com, b.org"), *targets])
     assert f"lookup {SITE} --crawl" in note and "set:press" not in note
     # who has a condition says what is meant
     assert describe_omitted_subsets(workspace, [NEW], [parse_target(f"{SITE} where status=200")]) == []
