@@ -83,13 +83,8 @@ LIES: Mapping[str, Callable[[bytes], bytes]] = {
 
 
 def is_archive(key: str) -> bool:
-    """Whether ``key`` is a file of records, or of what was made from them."""
-    return key.endswith(_RECORDS) or "/segments/" in key
-
-
-def concerns(kind: str, key: str) -> bool:
-    """Whether a rule of that kind (one of ``LIES``, or ``no_archives``) means ``key``."""
-    return is_archive(key) and (kind not in LIES or key.endswith(_RECORDS))
+    """Whether ``key`` is a file of records."""
+    return key.endswith(_RECORDS)
 
 
 def lied(kind: str, path: Path) -> bytes:

@@ -56,12 +56,6 @@ LONG_TIMEOUTS: Final = Timeouts(connect=30, silence=30, window=60)
 SLOW_KINDS: Final = frozenset({"stall", "drip"})
 
 PLACES: Final = ("folder", "http", "s3")
-#: ``some``: three ranges, and each of their records; ``file``: one file; ``all``: all files, and what shows that the
-#: source has anything.
-SCOPES: Final = ("some", "file", "all")
-#: ``once``: the first answer to each range of the plan (of each file, where the answer is about a file); ``run``: the
-#: whole first run; ``lasting``: the second run too.
-TIMES: Final = ("once", "run", "lasting")
 #: What can be wrong with the files of a folder.
 FOLDER_KINDS: Final = ("bit_flipped", "file_missing", "file_truncated", "file_of_noise", "file_unreadable")
 
@@ -77,7 +71,11 @@ class Cell:
 
     place: str
     kind: str
+    #: ``some``: three ranges, and each of their records; ``file``: one file; ``all``: all files, and what shows that
+    #: the source has anything.
     scope: str
+    #: ``once``: the first answer to each range of the plan (of each file, where the answer is about a file); ``run``:
+    #: the whole first run; ``lasting``: the second run too.
     time: str
 
 
@@ -309,7 +307,7 @@ def _served_fault(place: Place, cell: Cell) -> tuple[Act, Act]:
     rule = Rule(
         cell.kind,
         times=1 if once else None,
-        by_key=cell.kind in ("404", "no_archives"),
+        by_key=cell.kind == "404",
         retry_after=0,
         bytes_per_second=50,
     )

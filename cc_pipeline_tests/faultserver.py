@@ -29,7 +29,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from cc_pipeline_tests.faultbodies import BODY_FAULTS, error_xml
-from cc_pipeline_tests.faultlies import LIES, concerns
+from cc_pipeline_tests.faultlies import LIES, is_archive
 from cc_pipeline_tests.faultlink import Link
 from cc_pipeline_tests.frontmanners import Front, Manners, Request
 
@@ -42,11 +42,8 @@ HEAD_FAULTS = frozenset(
     {"short", "long", "empty", "whole_object", "xml_200", "wrong_range", "no_range", "changed_etag"}
 )
 FAULT_KINDS: tuple[str, ...] = tuple(sorted({*STATUS_FAULTS, *WIRE_FAULTS, *HEAD_FAULTS, *BODY_FAULTS}))
-#: The same wrong thing with each answer, of archive files alone: one of ``LIES``, or 404.
-LIE_FAULTS = frozenset({*LIES, "no_archives"})
-#: Manners that are no faults: a server that cannot do something, says no total, sends on to another, or has a second
-#: ETag for each second answer about an object.
-MANNERS = frozenset({"501", "unknown_total", "redirect", "two_etags"})
+#: Manners that are no faults: a server that cannot do something, says no total, or sends on to another.
+MANNERS = frozenset({"501", "unknown_total", "redirect"})
 
 #: Seconds between two looks of an answer that is held.
 _HELD_SECONDS = 0.05
@@ -59,7 +56,7 @@ class Rule:
     ``share`` of the distinct (key, range) pairs are hit, always the same ones; each at most ``times`` times
     (``None``: always), or each key at most so often when ``by_key``. ``retry_after`` goes into the header of
     429 and 503, ``bytes_per_second`` is for ``drip``, ``to`` the address (``{key}`` in it) of a ``redirect``.
-    ``LIE_FAULTS`` happen to archive files alone, whatever ``key`` says.
+    ``LIES`` happen to archive files alone, whatever ``key`` says.
     ``ranges`` are patterns of the header that asks for one.
     """
 
@@ -74,8 +71,8 @@ class Rule:
     to: str = ""
 
     def __post_init__(self) -> None:
-        if self.kind not in {*FAULT_KINDS, *LIE_FAULTS, *MANNERS}:
-            raise ValueError(f"{self.kind!r} is not one of {', '.join((*FAULT_KINDS, *sorted(LIE_FAULTS)))}")
+        if self.kind not in {*FAULT_KINDS, *LIES, *MANNERS}:
+            raise ValueError(f"{self.kind!r} is not one of {', '.join((*FAULT_KINDS, *LIES))}")
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Rule:
@@ -107,12 +104,6 @@ class Hit:
         return self.headers.get("authorization", "")
 
 
-def asked_again(hits: Iterable[Hit]) -> dict[tuple[str, str | None], int]:
-    """Ranges that came more than once, and how often."""
-    good = Counter((hit.key, hit.range) for hit in hits if hit.status in (200, 206) and hit.method == "GET")
-    return {asked: times for asked, times in good.items() if times > 1}
-
-
 @dataclass(slots=True)
 class Scene:
     """What a server serves, and what happened so far. ``bandwidth`` is of its link in bits per second. Nobody
@@ -132,14 +123,10 @@ class Scene:
         for rule in self.rules:
             if not fnmatchcase(key, rule.key):
                 continue
-            if rule.kind in LIE_FAULTS and not concerns(rule.kind, key):
+            if rule.kind in LIES and not is_archive(key):
                 continue
             if rule.ranges and asked not in rule.ranges and not any(fnmatchcase(asked, one) for one in rule.ranges):
                 continue
-            if rule.kind == "two_etags":
-                self.seen[rule.kind, key, ""] += 1
-                if self.seen[rule.kind, key, ""] % 2:
-                    continue
             if rule.share < 1 and zlib.crc32(f"{rule.kind} {key} {asked}".encode()) % 10_000 >= rule.share * 10_000:
                 continue
             if rule.times is not None:
@@ -298,8 +285,6 @@ def _spoil(
             kind, "InternalError"
         )
         return STATUS_FAULTS[kind], fields, error_xml(code), None
-    if kind == "no_archives":
-        return *scene.front.missing(), None
     if kind == "501":
         return 501, {}, b"", None
     if kind == "redirect":
@@ -321,8 +306,6 @@ def _spoil(
         fields["Content-Range"] = f"bytes {numbers[0] + 1}-{numbers[1] + 1}/{numbers[-1] + 1}"
     elif kind == "unknown_total" and status == 206:
         fields["Content-Range"] = fields["Content-Range"].rpartition("/")[0] + "/*"
-    elif kind == "two_etags":
-        fields["ETag"] = f'"{key[-8:]}-of-another-server"'
     elif kind == "no_range":
         fields.pop("Content-Range", None)
     elif kind == "changed_etag":
@@ -444,10 +427,6 @@ class FaultServerProcess:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/"
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     def hits(self) -> list[Hit]:
         return [] if self._log is None else read_hits(self._log)

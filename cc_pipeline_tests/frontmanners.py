@@ -11,7 +11,7 @@ import time
 import zlib
 from base64 import b64encode
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,7 +19,7 @@ from random import Random
 from typing import Any
 
 from cc_pipeline_tests.faultbodies import error_xml
-from cc_pipeline_tests.faultlies import is_archive, lied
+from cc_pipeline_tests.faultlies import lied
 
 #: Of Common Crawl's front, as its answers were seen by others.
 _FRONT = {
@@ -63,12 +63,11 @@ class Manners:
     """The defaults are those of a plain S3 server. Times are seconds.
 
     A firewall counts each address: it gets an HTML 403 for whatever it asks while more than ``most`` of its requests,
-    refused ones too, came within the last ``window``, which is looked up every ``check_every``. ``lone_503``
-    is the share of requests that get a 503, by ``seed``.
+    refused ones too, came within the last ``window``. ``lone_503`` is the share of requests that get a 503, by chance.
 
-    ``front`` adds CloudFront's headers, ``missing`` is the form of a 404 (``xml``, ``html``). ``etags`` are ``strong``,
-    as of an object uploaded in ``parts``, or ``none``. Without ``archives`` all files of records are missing.
-    ``user`` and ``password`` are wanted as Basic authorization, ``query`` behind each address, where given.
+    ``front`` adds CloudFront's headers, ``missing`` is the form of a 404 (``xml``, ``html``). ETags are those of
+    objects uploaded in ``parts``. ``user`` and ``password`` are wanted as Basic authorization, ``query`` behind each
+    address, where given.
     """
 
     latency: float = 0.0
@@ -76,20 +75,16 @@ class Manners:
     window: float = 60.0
     front: bool = False
     missing: str = "xml"
-    etags: str = "strong"
     parts: int = 1
-    archives: bool = True
-    check_every: float = 0.0
     lone_503: float = 0.0
-    seed: int = 7
     wave: Wave | None = None
     user: str = ""
     password: str = ""
     query: str = ""
 
     def __post_init__(self) -> None:
-        if self.missing not in ("xml", "html") or self.etags not in ("strong", "none"):
-            raise ValueError(f"no such manners: {self.missing}, {self.etags}")
+        if self.missing not in ("xml", "html"):
+            raise ValueError(f"no such form of a 404: {self.missing}")
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Manners:
@@ -107,15 +102,10 @@ class Front:
     """One server's manners, and what it has counted."""
 
     manners: Manners = field(default_factory=Manners)
-    clock: Callable[[], float] = time.monotonic
     asked: dict[str, deque[float]] = field(default_factory=dict)
-    checks: dict[str, tuple[float, bool]] = field(default_factory=dict)
     before_wave: int = 0
     wave_until: float | None = None
-    chance: Random = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.chance = Random(self.manners.seed)
+    chance: Random = field(default_factory=lambda: Random(7))
 
     def refuse(self, request: Request) -> tuple[Reply, str] | None:
         """The answer to a request that is not served whatever it asks for, and the reason in a word; else ``None``.
@@ -133,27 +123,23 @@ class Front:
 
     def is_blocked(self, request: Request) -> bool:
         """Whether this request of its address is one too many."""
-        manners, now, address = self.manners, self.clock(), request.address
+        manners, now = self.manners, time.monotonic()
         if manners.most is None:
             return False
-        times = self.asked.setdefault(address, deque())
+        times = self.asked.setdefault(request.address, deque())
         times.append(now)
         while times[0] <= now - manners.window:
             times.popleft()
-        due, is_over = self.checks.get(address, (now, False))
-        if now >= due:
-            is_over = len(times) > manners.most
-            self.checks[address] = now + manners.check_every, is_over
-        return is_over
+        return len(times) > manners.most
 
     def _is_in_wave(self, key: str) -> bool:
         wave = self.manners.wave
         if wave is None:
             return False
         if self.wave_until is None and self.before_wave >= wave.after:
-            self.wave_until = self.clock() + wave.seconds
+            self.wave_until = time.monotonic() + wave.seconds
         self.before_wave += fnmatchcase(key, wave.key)
-        return self.wave_until is not None and self.clock() < self.wave_until
+        return self.wave_until is not None and time.monotonic() < self.wave_until
 
     def _unauthorized(self, request: Request) -> tuple[Reply, str] | None:
         manners = self.manners
@@ -175,8 +161,7 @@ class Front:
     def reply(self, root: Path, key: str, asked: str | None, lie: str | None = None) -> Reply:
         """The answer to a request of ``key``, of the file that has ``lie`` told about it; ``asked`` is the header."""
         path = root / key
-        hidden = is_archive(key) and not self.manners.archives
-        if hidden or ".." in key.split("/") or not path.is_file():
+        if ".." in key.split("/") or not path.is_file():
             return self.missing()
         content = path if lie is None else lied(lie, path)
         size = content.stat().st_size if isinstance(content, Path) else len(content)
@@ -198,8 +183,6 @@ class Front:
         return 404, self._dressed({"Content-Type": "application/xml"}, "Error"), error_xml("NoSuchKey")
 
     def _etag(self, key: str, size: int) -> dict[str, str]:
-        if self.manners.etags == "none":
-            return {}
         return {"ETag": f'"{zlib.crc32(key.encode()):08x}{size:x}-{self.manners.parts}"'}
 
     def _dressed(self, fields: dict[str, str], cache: str) -> dict[str, str]:

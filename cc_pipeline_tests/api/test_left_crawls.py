@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from cc_pipeline.api import target_runs
-from cc_pipeline.api.lookups import NoIndex
+from cc_pipeline.api.lookups import NoIndex, look_up_each_crawl
 from cc_pipeline.api.target_runs import Part, run_targets
-from cc_pipeline.cli.run_report import print_crawl_line
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, SourceRefuses, UserInputError
+from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, SourceRefuses
 from cc_pipeline.settings import load_settings
 
 CRAWLS = [f"CC-MAIN-20{year}-10" for year in range(25, 13, -1)]
@@ -75,7 +74,7 @@ def test_a_full_disk_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_crawl_without_an_index_is_a_part_of_its_own_and_no_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(target_runs, "_find_unsearchable", lambda *_: (CRAWLS[11], CRAWLS[3]))
     parts: list[Part] = []
@@ -83,11 +82,6 @@ def test_a_crawl_without_an_index_is_a_part_of_its_own_and_no_fault(
     assert (asked, lasts, troubles) == ([*CRAWLS[:3], *CRAWLS[4:11]], [False] * 9 + [True], [])
     assert parts[0].unsearched == (CRAWLS[11], CRAWLS[3])
     assert parts[0].notes == (f"2 crawls not searched, since no index is published: {CRAWLS[11]}, {CRAWLS[3]}",)
-    print_crawl_line(parts[0])
-    assert capsys.readouterr().out.splitlines() == [
-        f" 1 of 12  {CRAWLS[11]}: not searched: no index is published",
-        f" 2 of 12  {CRAWLS[3]}: not searched: no index is published",
-    ]
     # listed captures need no index
     groups, unsearched = target_runs._split_by_crawl(load_settings({}, home=str(tmp_path)), CRAWLS, [])
     assert (groups, unsearched) == ([], ())
@@ -102,10 +96,11 @@ def test_only_crawls_of_the_arc_years_may_have_no_index(tmp_path: Path) -> None:
         target_runs._find_unsearchable(settings, ["CC-MAIN-2009-2010"])
 
 
-def test_captures_that_nobody_added_are_refused_though_no_crawl_has_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(target_runs, "_resolve_selection", lambda *_: (tuple(CRAWLS), True))
-    settings = load_settings({}, source=str(tmp_path), home=str(tmp_path / "home"))
-    with pytest.raises(UserInputError, match="this home has no captures named 'mine'"):
-        run_targets(settings, ["all"], [parse_target("captures:mine")])
+def test_a_look_up_without_any_index_is_an_error_and_no_empty_result() -> None:
+    def look_up(crawl: str) -> list[object]:
+        raise NoIndex(f"this home has no index of {crawl}", f"Make one: {crawl}")
+
+    failed: list[str] = []
+    with pytest.raises(NoIndex, match="nothing was searched: none of the 2 crawls") as refused:
+        list(look_up_each_crawl(CRAWLS[:2], look_up, failed))
+    assert (refused.value.advice, failed) == (f"Make one: {CRAWLS[0]}", [])

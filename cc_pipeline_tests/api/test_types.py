@@ -1,11 +1,7 @@
-"""The notebook and the page on Python, as type checkers of users see them: strict mypy, and pyright where the machine
-has the node that runs it."""
+"""The notebook and the page on Python, as type checkers of users see them."""
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +11,7 @@ import pytest
 from cc_pipeline_tests.api.test_code_blocks import REPOSITORY, RUN, cells_of
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("types")]
-#: What Python says wrongly here: both checkers have to find each.
+#: What Python says wrongly here.
 _WRONG = """
 home.lookup("example.com", crawl="2018")
 home.get("https://example.com/", at=2018)
@@ -42,17 +38,3 @@ def test_mypy_finds_the_mistakes_alone(modules: list[Path]) -> None:
     )  # fmt: skip
     found = [line for line in done.stdout.splitlines() if ": error:" in line]
     assert len(found) == 3 and all("wrong.py" in line for line in found), done.stdout + done.stderr
-
-
-@pytest.mark.skipif(shutil.which("node") is None, reason="pyright brings its program, and needs the machine's node")
-def test_pyright_finds_the_mistakes_alone(modules: list[Path]) -> None:
-    pytest.importorskip("pyright")
-    settings = {"extraPaths": [str(REPOSITORY)], "reportUnusedExpression": False, "typeCheckingMode": "standard"}
-    (modules[0].parent / "pyrightconfig.json").write_text(json.dumps(settings), "utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "-p", "pyrightconfig.json"],
-        cwd=modules[0].parent, capture_output=True, text=True, check=False,
-        env={**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"},
-    )  # fmt: skip
-    errors = [one for one in json.loads(done.stdout)["generalDiagnostics"] if one["severity"] == "error"]
-    assert len(errors) == 3 and all("wrong.py" in one["file"] for one in errors), errors

@@ -6,8 +6,6 @@ import gzip
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cc_pipeline.archive import arc
 from cc_pipeline.archive import record as flag
@@ -175,18 +173,3 @@ def test_the_length_of_a_version_block_is_advice(length: int) -> None:
     assert [one.url for one in records_of(found)][1:] == URLS
     assert not faults_of(found)
     assert records_of(found)[0].payload == block.rstrip()
-
-
-def test_an_unknown_version_is_flagged() -> None:
-    block = b"3 0 Test\nURL IP-address\n"
-    record = arc.read_record(builders.arc(block, url="filedesc://x", mime="text/plain"), "s", 0)
-    assert record.flags == (flag.UNKNOWN_VERSION,)
-
-
-@given(st.text(st.characters(max_codepoint=255, exclude_characters="\n"), max_size=40), st.binary(max_size=300))
-def test_any_url_and_any_body(tail: str, body: bytes) -> None:
-    url = f"http://example.com/{tail}".rstrip(" ")
-    block = b"HTTP/1.0 200 OK\r\n\r\n" + body
-    record = arc.read_record(builders.member(builders.arc(block, url=url)), "s", 0)
-    assert record.url.encode("utf-8") == url.encode("latin-1") or record.url == url
-    assert record.payload == body

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import random
-from contextlib import suppress
 from itertools import accumulate
 from types import ModuleType
 
@@ -16,7 +15,7 @@ from cc_pipeline.archive.record import FLAGS, ArchivedRecord, decoded_payload
 from cc_pipeline.errors import DataFault
 from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.archive.builders import records_of
-from cc_pipeline_tests.fuzzing import bounded, edits, fuzz, scratches, swollen
+from cc_pipeline_tests.fuzzing import bounded, edits, fuzz, scratches
 
 LIMIT = 1 << 16
 RANDOM = random.Random(12)
@@ -44,36 +43,6 @@ FILES = {
     kind: [b"".join(parts), builders.members(parts), gzip.compress(b"".join(parts), mtime=0), OF_THEIR_OWN[kind]]
     for kind, parts in RECORDS.items()
 }
-
-
-def _cuts(kind: ModuleType) -> tuple[bytes, ...]:
-    first, second, *_ = RECORDS[kind]
-    return first[:30], second, second[:90], second[90:]
-
-
-TOKENS = (
-    *(
-        b"\n",
-        b"\r\n",
-        b"\r\r\n",
-        b" ",
-        b":",
-        b"0",
-        b"-",
-        b"WARC/1.0\r\n",
-        b"warc/1.0\n",
-        b"Content-Length: 5\r\n",
-        b"\0",
-    ),
-    *(
-        b"Content-Length: 99999\r\n",
-        b"\x1f\x8b\x08\0",
-        b"HTTP/1.1 200 OK\r\n\r\n",
-        b"http://a/ 1.2.3.4 20120101000000 ",
-    ),
-    *(b"text/html 5\n", b" 20120101 9", b"a", b"\t", b"filedesc:", b"dns:", b"WARC-Type: response\r\n"),
-    *(builders.member(part) for part in (b"", b"a", b"\n", *_cuts(arc), *_cuts(warc))),
-)
 
 
 def check(kind: ModuleType, found: ArchivedRecord | DataFault) -> None:
@@ -109,19 +78,6 @@ def test_mutated_files(kind: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("kind", [arc, warc], ids=["arc", "warc"])
-def test_swollen_files(kind: ModuleType) -> None:
-    @fuzz(60, data=swollen(TOKENS, [b"", *RECORDS[kind], *map(builders.member, RECORDS[kind])]))
-    def test(data: bytes) -> None:
-        with bounded(1 + len(data) / 40_000, 100):  # a record, or a fault, of ten bytes takes as long as any other
-            for content in (data, gzip.compress(data, 1, mtime=0)):
-                read(kind, content)
-                with suppress(DataFault):
-                    check(kind, kind.read_record(content, "s", 0, LIMIT))
-
-    test()
-
-
-@pytest.mark.parametrize("kind", [arc, warc], ids=["arc", "warc"])
 def test_members_beside_one_damaged_stretch_are_found(kind: ModuleType) -> None:
     @fuzz(60, scratch=scratches(len(FILES[kind][1])))
     def damaged(scratch: tuple[int, int, bytes]) -> None:
@@ -130,12 +86,6 @@ def test_members_beside_one_damaged_stretch_are_found(kind: ModuleType) -> None:
         survive(kind, [builders.member(record) for record in RECORDS[kind]], scratch)
 
     damaged()
-
-
-@fuzz(60, scratch=scratches(len(FILES[warc][0])))
-def test_uncompressed_records_beside_one_damaged_stretch_are_found(scratch: tuple[int, int, bytes]) -> None:
-    assume(b"WARC/" not in scratch[2])
-    survive(warc, RECORDS[warc], scratch)
 
 
 def test_an_empty_payload_vouches_for_no_length() -> None:

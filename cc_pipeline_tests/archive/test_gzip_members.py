@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import random
-import struct
-import zlib
 
 import pytest
 from hypothesis import given
@@ -17,35 +15,10 @@ from cc_pipeline.errors import DataFault
 NOISE = random.Random(7).randbytes(50_000)
 
 
-def with_options(
-    content: bytes, extra: bytes = b"", name: bytes = b"", comment: bytes = b"", check: bool = False
-) -> bytes:
-    """A member with the optional header fields of RFC 1952."""
-    options = (4 if extra else 0) | (8 if name else 0) | (16 if comment else 0) | (2 if check else 0)
-    head = b"\x1f\x8b\x08" + bytes((options,)) + bytes(6)
-    if extra:
-        head += struct.pack("<H", len(extra)) + extra
-    head += b"".join(part + b"\0" for part in (name, comment) if part)
-    if check:
-        head += struct.pack("<H", zlib.crc32(head) & 0xFFFF)
-    engine = zlib.compressobj(wbits=-15)
-    body = engine.compress(content) + engine.flush()
-    return head + body + struct.pack("<II", zlib.crc32(content), len(content) & 0xFFFFFFFF)
-
-
 @given(st.binary(max_size=3000), st.binary(max_size=50), st.integers(1, 9))
 def test_a_member_gives_its_content_and_where_it_ends(content: bytes, behind: bytes, level: int) -> None:
     packed = gzip.compress(content, level, mtime=0)
     assert inflate_member(packed + behind, "s", 5) == InflatedMember(5, len(packed), content)
-
-
-@pytest.mark.parametrize(
-    "options", [{"extra": b"sl\x08\0" + bytes(8)}, {"name": b"a.txt"}, {"comment": b"c"}, {"check": True}]
-)
-def test_optional_header_fields(options: dict[str, bytes]) -> None:
-    packed = with_options(b"content", **options)
-    assert gzip.decompress(packed) == b"content"
-    assert inflate_member(packed, "s", 0).content == b"content"
 
 
 @given(st.data())

@@ -10,13 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.archive.sequencefile import (
-    GZIP_CODEC,
     TEXT,
     Compression,
     SequencePair,
     decode_vint,
     iter_pairs,
-    parse_header,
 )
 from cc_pipeline.errors import DataFault, DataKind
 from cc_pipeline_tests.archive.sequencefile_writer import (
@@ -48,13 +46,6 @@ def test_round_trip(how: Compression, codec: str, rows: list[tuple[str, str]], b
     assert rows_of(written(rows, how, codec, block)) == (rows, [])
 
 
-def test_a_header_with_metadata_is_read() -> None:
-    data = write_header("block", GZIP_CODEC, SYNC, metadata=[("creator", "cc-pipeline")])
-    header = parse_header(data, "s")
-    assert (header.compression, header.codec, header.sync, header.length) == ("block", GZIP_CODEC, SYNC, len(data))
-    assert list(iter_pairs(data, "s")) == []
-
-
 @pytest.mark.parametrize(("how", "codec"), FORMS)
 def test_damage_costs_what_lies_before_the_next_marker(how: Compression, codec: str) -> None:
     data = bytearray(written(ROWS, how, codec))
@@ -67,14 +58,6 @@ def test_damage_costs_what_lies_before_the_next_marker(how: Compression, codec: 
     first = next(place for place, row in enumerate(ROWS) if row not in rows)
     assert rows[:first] == ROWS[:first]
     assert rows[-100:] == ROWS[-100:]
-
-
-@pytest.mark.parametrize(("how", "codec"), FORMS)
-def test_a_truncated_file_says_so(how: Compression, codec: str) -> None:
-    data = written(ROWS, how, codec)
-    rows, faults = rows_of(data[:-3])
-    assert rows == ROWS[: len(rows)]
-    assert len(faults) == 1
 
 
 def custom(version: int) -> bytes:

@@ -16,7 +16,6 @@ from cc_pipeline_tests.archive import builders
 from cc_pipeline_tests.archive.builders import records_of
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 
-WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
     b"Content-Encoding: gzip\r\nContent-Length: 3\r\nSet-Cookie: \xe9=1\r\n\r\n"
@@ -71,21 +70,6 @@ def test_without_a_date_there_is_no_warc_record() -> None:
     record = arc.read_record(builders.arc(HEAD + b"x", date="-"), "a", 5)
     with pytest.raises(DataFault, match="date"):
         writing.arc_as_warc(record, "a", 5)
-
-
-def test_warcinfo_and_the_same_bytes_every_time() -> None:
-    def write() -> bytes:
-        stream = io.BytesIO()
-        info = writing.warcinfo_record("x.warc.gz", {"software": "cc-pipeline 1", "note": "two\r\nlines"}, WHEN)
-        writing.write_records(stream, [info])
-        return stream.getvalue()
-
-    data = write()
-    assert data == write()
-    record = warc.read_record(data, "w", 0)
-    assert (record.record_type, record.fetch_time, record.flags) == ("warcinfo", WHEN, ())
-    assert record.payload == b"software: cc-pipeline 1\r\nnote: two lines\r\n"
-    assert ("WARC-Filename", "x.warc.gz") in record.record_headers
 
 
 @needs_corpus

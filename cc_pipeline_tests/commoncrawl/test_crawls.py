@@ -10,7 +10,6 @@ import pytest
 from cc_pipeline.commoncrawl.crawls import (
     Crawl,
     age,
-    has_feature,
     index_is_built,
     parse_collinfo,
     unlisted_crawl,
@@ -98,15 +97,6 @@ def test_years_in_which_no_crawl_can_be_are_faults_of_their_entry(entry: dict[st
 
 
 @pytest.mark.parametrize(
-    "data", [b"[%s]" % (b"9" * 5000), b'[{"id": %s}]' % (b"9" * 5000), b"[%s]" % (b"0," * 10_000 + b"0")]
-)
-def test_absurd_numbers_and_counts_are_told(data: bytes) -> None:
-    with pytest.raises(DataFault) as fault:
-        parse_collinfo(data, "c")
-    assert (fault.value.kind, fault.value.source) == (DataKind.TOO_LARGE, "c")
-
-
-@pytest.mark.parametrize(
     ("typed", "crawl"),
     [
         ("CC-MAIN-2024-22", "CC-MAIN-2024-22"),
@@ -149,10 +139,3 @@ def test_months_of_news_and_named_collections_are_crawls_that_no_list_has() -> N
 def test_what_is_no_month_of_news(typed: str) -> None:
     with pytest.raises(UserInputError, match="CC-NEWS-2026-05"):
         validate_crawl_id(typed)
-
-
-def test_which_crawls_say_languages() -> None:
-    assert has_feature("CC-MAIN-2018-39", "content_languages") and not has_feature(
-        "CC-MAIN-2018-34", "content_languages"
-    )
-    assert has_feature("CC-MAIN-2012", "content_languages") is None

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from cc_pipeline.commoncrawl.domains import HOST_COLUMNS, host_columns, is_icann_suffix, registered_domain
+from cc_pipeline.commoncrawl.domains import HOST_COLUMNS, host_columns
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMN_NAMES
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 
@@ -80,23 +80,3 @@ def test_the_public_suffix_lists_own_cases() -> None:
 def test_odd_hosts(url: str, some: dict[str, object]) -> None:
     made = host_columns(url)
     assert {name: made[name] for name in some} == some
-
-
-@pytest.mark.parametrize(
-    ("host", "domain"),
-    [
-        ("www.example.co.uk", "example.co.uk"),
-        ("a.b.github.io", "github.io"),
-        ("co.uk", None),
-        ("1.2.3.4", None),
-        ("localhost", None),
-        ("", None),
-    ],
-)
-def test_registered_domain(host: str, domain: str | None) -> None:
-    assert registered_domain(host) == domain
-
-
-def test_icann_suffixes() -> None:
-    assert is_icann_suffix("co.uk") and is_icann_suffix("gov.uk")
-    assert not is_icann_suffix("github.io") and not is_icann_suffix("example.com") and not is_icann_suffix("com")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from types import FrameType
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -110,43 +107,3 @@ def test_prefixes_are_found_as_by_looking_at_each(prefixes: list[str], texts: li
     for text in [*texts, *(f"{prefix}a" for prefix in prefixes)]:
         found = index.find_numbers(text)
         assert sorted(found) == [number for number, prefix in enumerate(prefixes) if text.startswith(prefix)]
-
-
-#: Many targets of a kind, and a URL that one of them means.
-MANY = {
-    "domain": ("h{}.example.com", "http://www.h7.example.com/a"),
-    "host": ("host:h{}.example.com", "http://h7.example.com/a"),
-    "port": ("example.com:{}", "http://example.com:7/a"),
-    "address": ("10.0.0.{}", "http://10.0.0.7/a"),
-    "tld": ("suffix:t{}", "http://a.t7/a"),
-    "suffix": ("suffix:h{}.com", "http://a.h7.com/a"),
-    "url": ("url:http://example.com/p{}", "http://example.com/p7"),
-    "prefix": ("prefix:http://example.com/p{}/", "http://example.com/p7/a"),
-    "prefix of a query": ("prefix:http://example.com/p?id={}&", "http://example.com/p?id=7&a"),
-    "rev": ("rev:com.h{}/", "http://h7.com/a"),
-}
-
-
-def many(kind: str, count: int) -> MemberIndex:
-    """An index of so many targets of one kind."""
-    pattern, _ = MANY[kind]
-    return MemberIndex([parse_target(pattern.format(number)) for number in range(1, count + 1)])
-
-
-@pytest.mark.parametrize("kind", MANY)
-def test_a_question_costs_the_logarithm_of_the_members(kind: str) -> None:
-    steps = []
-    for count in (16, 240):
-        index, lines = many(kind, count), 0
-
-        def trace(frame: FrameType, event: str, _: object) -> object:
-            nonlocal lines
-            lines += event == "line"
-            return trace
-
-        sys.settrace(trace)  # type: ignore[arg-type]  # a tracer gives itself on
-        found = index.find_members(MANY[kind][1])
-        sys.settrace(None)
-        assert found == [6]
-        steps.append(lines)
-    assert steps[1] <= steps[0] + 16

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pytest
 
 from cc_pipeline.commoncrawl.paths import OLD_FOLDER, todays_key, todays_keys
 
@@ -29,19 +28,10 @@ OTHERS = (
 )
 
 
-@pytest.mark.parametrize("key", KEYS)
-def test_a_name_of_any_year_is_the_key_of_today(key: str) -> None:
-    for before in ("", OLD_FOLDER, "s3://aws-publicdatasets/common-crawl/", "https://data.commoncrawl.org/"):
-        assert todays_key(before + key) == key
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_a_folder_of_that_name_with_other_things_in_it_stays(name: str) -> None:
-    assert todays_key(name) == name
-
-
-def test_a_column_says_what_each_of_its_names_says() -> None:
-    names = [None, *KEYS, *(OLD_FOLDER + key for key in KEYS), *OTHERS]
-    expected = [None if name is None else todays_key(name) for name in names]
+def test_names_of_any_year_are_keys_of_today_one_by_one_and_as_a_column() -> None:
+    names = [*KEYS, *(OLD_FOLDER + key for key in KEYS), *OTHERS]
+    expected = [*KEYS, *KEYS, *OTHERS]
+    assert [todays_key(name) for name in names] == expected
+    names, expected = [None, *names], [None, *expected]
     assert todays_keys(pa.array(names, pa.string())).to_pylist() == expected
     assert todays_keys(pa.chunked_array([names, []], pa.string())).to_pylist() == expected

@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import itertools
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import get_args
 
@@ -186,13 +185,6 @@ def test_what_is_no_arc_file(key: str) -> None:
         parse_arc_key(key)
 
 
-def test_pointers_of_crawls_without_arc_files() -> None:
-    with pytest.raises(UserInputError, match="CC-MAIN-2012"):
-        arc_key(ArcFile("CC-MAIN-2024-22", 1, 2, 3))
-    with pytest.raises(DataFault):
-        arc_key(ArcFile("CC-MAIN-2009-2010", 1, 2**63, 3))
-
-
 def test_valid_segments() -> None:
     assert segments_key() == "parse-output/valid_segments.txt"
     assert parse_valid_segments(b"1346823845675\n1346876860567\r\n\n1346823845675\n") == (1346823845675, 1346876860567)
@@ -252,43 +244,3 @@ def test_pieces_and_members_make_no_difference(keys: list[str], cuts: list[int],
     packed = b"".join(gzip.compress(piece, mtime=0) for piece in pieces) or gzip.compress(b"")
     assert parse_path_list(packed) == tuple(keys)
     assert parse_path_list(packed + b"\0" * 40) == tuple(keys)
-
-
-@given(KEYS, st.binary(max_size=12), st.integers(0, 400), st.booleans())
-def test_damage_is_a_fault_of_the_list(keys: list[str], noise: bytes, at: int, cut: bool) -> None:
-    packed = gzip.compress("\n".join(keys).encode(), mtime=0)
-    at %= len(packed)
-    damaged = packed[:at] + noise + (b"" if cut else packed[at + len(noise) :])
-    try:
-        parse_path_list(damaged, "list.gz")
-    except DataFault as fault:
-        assert fault.source == "list.gz" and isinstance(fault.kind, DataKind)
-
-
-def drawn(piece: bytes, most: int) -> Iterator[bytes]:
-    """Endless text; drawing more than ``most`` pieces fails the test."""
-    for count in itertools.count():
-        assert count < most, "the bounds did not stop the reading"
-        yield piece
-
-
-@pytest.mark.parametrize(
-    ("piece", "most", "kind"),
-    [
-        (b"a\n" * 50, 22, DataKind.TOO_LARGE),
-        (b"\n" * 100, 12, DataKind.TOO_LARGE),
-        (b"x" * 1000 + b"\n", 67, DataKind.TOO_LARGE),
-        (b" " * 1000, 6, DataKind.MALFORMED),
-    ],
-    ids=["keys", "empty lines", "text", "one line"],
-)
-def test_an_endless_list_is_left_where_a_bound_is_reached(piece: bytes, most: int, kind: DataKind) -> None:
-    with pytest.raises(DataFault) as fault:
-        parse_keys(drawn(piece, most), "list", 1 << 16, 1_000)
-    assert (fault.value.kind, fault.value.source) == (kind, "list")
-
-
-def test_members_are_counted_too() -> None:
-    with pytest.raises(DataFault, match="gzip members") as fault:
-        parse_path_list(gzip.compress(b"", mtime=0) * 20_000)
-    assert fault.value.kind is DataKind.TOO_LARGE

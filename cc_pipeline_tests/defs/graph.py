@@ -19,7 +19,7 @@ from cc_pipeline.definitions import defs
 from cc_pipeline.defs.home_namespace import OWN_HOME, TABLES, WORKSPACE
 from cc_pipeline.defs.partitions import group_by_crawl
 from cc_pipeline.defs.recording import read_failure
-from cc_pipeline.defs.sensors import listed_config, read_listed_keys
+from cc_pipeline.defs.sensors import read_listed_keys
 from cc_pipeline.settings import Settings, load_settings
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
 from cc_pipeline_tests.defs.published import published_rows
@@ -55,15 +55,6 @@ def cc_pipeline(
 def listed(run_config: Mapping[str, Any]) -> list[str]:
     """The partitions that the configuration of a run of ``extract_targets`` names."""
     return read_listed_keys(dg.DagsterRun(EXTRACT, run_config=dict(run_config)), OWN_HOME)
-
-
-def listed_run(
-    keys: Iterable[str],
-    tags: Mapping[str, str] | None = None,
-    status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED,
-) -> dg.DagsterRun:
-    """A run of ``extract_targets`` over partitions, as the instance keeps it."""
-    return dg.DagsterRun(EXTRACT, run_config=listed_config(OWN_HOME, keys), tags=dict(tags or {}), status=status)
 
 
 @cache

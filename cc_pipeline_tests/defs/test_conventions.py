@@ -24,16 +24,6 @@ def test_definitions_are_loadable(definitions: dg.Definitions) -> None:
     dg.Definitions.validate_loadable(definitions)
 
 
-def test_every_asset_says_what_it_is_and_whose(definitions: dg.Definitions) -> None:
-    for spec in specs(definitions):
-        name = spec.key.to_user_string()
-        assert spec.description, name
-        assert spec.kinds, name
-        # what Common Crawl publishes is made by no code of ours
-        assert bool(spec.code_version) == (spec.group_name != "commoncrawl"), name
-        assert spec.group_name, name
-
-
 def test_checks_over_partitions_are_partitioned(definitions: dg.Definitions) -> None:
     made = [asset for asset in definitions.assets or () if isinstance(asset, dg.AssetsDefinition)]
     by_name = {spec.name: spec for asset in made for spec in asset.check_specs}
@@ -50,16 +40,6 @@ def test_materialize_all_leaves_out_what_costs(definitions: dg.Definitions) -> N
     jobs = [*definitions.resolve_all_job_defs(), definitions.resolve_implicit_global_asset_job_def()]
     for job in jobs:
         assert not costly & job.asset_layer.executable_asset_keys, job.name
-
-
-def test_what_costs_says_which_job_records_it(definitions: dg.Definitions) -> None:
-    for spec in specs(definitions):
-        if spec.tags.get("asked") == "on-request":
-            job = spec.metadata["made by the job"]
-            assert isinstance(job, dg.DagsterJobMetadataValue)
-            assert f"launch the job {job.job_name}" in (spec.description or "")
-            assert definitions.resolve_job_def(job.job_name).nodes
-            assert spec.code_version and spec.partitions_def is not None
 
 
 def test_sensors_and_schedules_ship_stopped(definitions: dg.Definitions) -> None:

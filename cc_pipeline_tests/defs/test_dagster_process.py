@@ -239,24 +239,6 @@ def test_a_domain_from_the_index_to_duckdb_through_plain_dagster_dev(bucket: Buc
     assert query(home, "SELECT count(*) > 0 FROM page_text") == [(True,)]
 
 
-def test_a_home_that_is_exported_wins_over_the_checkouts_env_file(bucket: Bucket, tmp_path: Path) -> None:
-    checkout, other = tmp_path / "checkout", tmp_path / "other home"
-    checkout.mkdir()
-    prepare_files(load_settings({}, source=str(bucket[0]), home=str(tmp_path / "its own")), checkout)
-    (other / "dagster").mkdir(parents=True)
-    (checkout / "told.py").write_text(
-        "import os, dagster\nprint('told', os.environ['CC_PIPELINE_HOME'], os.environ['DAGSTER_HOME'])\n"
-        "defs = dagster.Definitions()\n",
-        "utf-8",
-    )
-    env = environment(bucket[0], checkout) | {"CC_PIPELINE_HOME": str(other)}
-    done = subprocess.run(
-        [BIN / "dagster", "definitions", "validate", "-f", "told.py"], cwd=checkout, env=env,
-        capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS,
-    )  # fmt: skip
-    assert f"told {other} {other}/dagster" in done.stdout, done.stdout + done.stderr
-
-
 @pytest.mark.smoke
 def test_files_for_dagster_are_written_once_and_stay_a_persons_own(bucket: Bucket, tmp_path: Path) -> None:
     settings = load_settings({}, source=str(bucket[0]), home=str(tmp_path / "home"))
@@ -270,14 +252,3 @@ def test_files_for_dagster_are_written_once_and_stay_a_persons_own(bucket: Bucke
     assert prepare_files(settings, tmp_path) == []
     prepare_instance(settings)
     assert config.read_text("utf-8") == "telemetry: {enabled: false}\n"
-
-
-def test_dg_understands_the_project(bucket: Bucket, checkout: Path) -> None:
-    done = subprocess.run(
-        [BIN / "dg", "list", "defs", "--json"], cwd=checkout, env=environment(bucket[0], checkout),
-        capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    text = json.dumps(json.loads(done.stdout))
-    for name in ("page_metadata", "harvest_crawl", "new_crawls", "backfill_missing", "ledger_balances"):
-        assert f'"{name}"' in text, name

@@ -12,21 +12,14 @@ import pytest
 from cc_pipeline.automation import watch_list
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.dagster import build_defs, names
-from cc_pipeline.defs.build import build_home, build_namespace, build_own_home
+from cc_pipeline.defs.build import build_namespace
 from cc_pipeline.defs.dynamic_keys import delete_keys
 from cc_pipeline.defs.home_namespace import HomeNamespace
-from cc_pipeline.defs.sensors import listed_config
 from cc_pipeline.defs.watched import refuse_watched
 from cc_pipeline.errors import UserInputError
 from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "dagster.md").read_text("utf-8")
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-
-
-def snippets() -> list[str]:
-    """The boxes of the page that are Python."""
-    return re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 
 def names_of(of: dg.Definitions) -> set[str]:
@@ -67,16 +60,6 @@ def test_homes_share_no_name_and_clash_with_nothing_of_others(tmp_path: Path) ->
     assert dg.AssetKey(["books", "records"]) in text.parent_keys
     lineage = text.metadata["dagster/column_lineage"].deps_by_column["url"]
     assert lineage[0].asset_key == dg.AssetKey(["books", "records"])
-
-
-def test_what_there_is_has_no_prefix_of_its_own_and_the_whole_instance_is_left_alone() -> None:
-    ours, inside = (
-        names_of(build_own_home()),
-        names_of(build_home(HomeNamespace(is_only_home=False), is_automatic=False)),
-    )
-    of_ours = {"job trim_history", "ticks history", "resource workspace", "ticks default_automation_condition_sensor"}
-    assert ours - inside == of_ours | {name for name in ours if name.startswith("op forget")}
-    assert inside - ours == {"resource cc_pipeline_workspace", "ticks conditions"}
 
 
 def test_conditions_of_others_are_left_to_the_sensor_of_dagster(tmp_path: Path) -> None:
@@ -145,58 +128,6 @@ def test_runs_and_keys_of_others_are_not_ours(instance: dg.DagsterInstance) -> N
     delete_keys(instance, other, targets=["example.com"])
     assert not list(other.target_keys(instance))
     assert list(books.target_keys(instance)) == ["example.com"]
-
-
-def run(of: dg.Definitions, instance: dg.DagsterInstance, job: str, **given: Any) -> dg.ExecuteInProcessResult:
-    """A run of a job of theirs, with the resources that they have."""
-    done = of.resolve_job_def(job).execute_in_process(instance=instance, **{"run_config": QUIET, **given})
-    assert done.success
-    return done
-
-
-@pytest.mark.process
-def test_own_assets_stand_behind_the_tables_by_partition_and_by_crawl(
-    bucket: Bucket, tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    harvest(workspace_of(bucket[0], tmp_path / "cc_home"))
-    harvest(workspace_of(bucket[0], tmp_path / "other"))
-    monkeypatch.chdir(tmp_path)
-    page: dict[str, Any] = {}
-    for text in snippets():
-        exec(compile(text, "dagster.md", "exec", dont_inherit=True), page)
-    other = build_defs(home=tmp_path / "other", key_prefix="news")
-    defs = dg.Definitions.merge(page["defs"], other)
-    for home in (page["books"], names("news")):
-        instance.add_dynamic_partitions(home.qualify("crawl"), [NEW])
-        instance.add_dynamic_partitions(home.qualify("target"), ["example.com", "example.org"])
-    keys = [f"{NEW}|{site}" for site in ("example.com", "example.org")]
-    for prefix in ("books", "news"):
-        run(
-            defs,
-            instance,
-            f"{prefix}_extract_targets",
-            run_config=QUIET | listed_config(HomeNamespace((prefix,), is_only_home=False), keys),
-        )
-
-    def own(asset: str, key: str) -> dict[str, Any]:
-        job = defs.resolve_implicit_global_asset_job_def()
-        done = job.execute_in_process(
-            instance=instance, run_config=QUIET, partition_key=key, asset_selection=[dg.AssetKey(asset)]
-        )
-        [made] = done.asset_materializations_for_node(asset)
-        return {name: value.value for name, value in made.metadata.items()}
-
-    lake = workspace_of(bucket[0], tmp_path / "cc_home").lake
-    rows = lake.read("page_text", {"crawl": NEW, "target": "example.com"}).num_rows
-    found = own("words", f"{NEW}|example.com")
-    assert found["pages"] == rows and found["words"] > rows
-    assert sum(own("languages", NEW)["languages"].values()) > rows
-    assert instance.get_materialized_partitions(dg.AssetKey(["books", "page_text"])) == {
-        f"{NEW}|example.com",
-        f"{NEW}|example.org",
-    }
-    publications = instance.fetch_materializations(dg.AssetKey(["news", "warehouse"]), limit=5).records
-    assert len(publications) == 1, "a run publishes its own home, and no other"
 
 
 @pytest.mark.process

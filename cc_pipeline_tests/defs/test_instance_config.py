@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
-from cc_pipeline.defs.instance import DAEMON_VARIABLES, DAGSTER_YAML, open_instance, prepare_instance, workspace_file
+from cc_pipeline.defs.instance import DAGSTER_YAML, open_instance, prepare_instance, workspace_file
 from cc_pipeline.defs.instance_config import read_config
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.settings import load_settings
@@ -92,23 +91,3 @@ def test_a_ui_loads_our_definitions_whatever_the_home_names(tmp_path: Path, monk
     (settings.dagster_home / "workspace.yaml").write_text("load_from: [python_file: evil.py]\n", "utf-8")
     monkeypatch.setattr("cc_pipeline.defs.instance.__file__", str(tmp_path / "site-packages/cc_pipeline/defs/x.py"))
     assert "cc_pipeline.definitions" in workspace_file(settings).read_text("utf-8")
-
-
-FILE = Path(__file__).resolve().parents[2] / "docs" / "docker-compose.yaml"
-
-
-def test_the_compose_file_has_a_database_a_webserver_and_a_daemon() -> None:
-    services = yaml.safe_load(FILE.read_text("utf-8"))["services"]
-    assert {*services} == {"postgres", "webserver", "daemon"}
-    for name, program in (("webserver", "dagster-webserver"), ("daemon", "dagster-daemon")):
-        service = services[name]
-        assert service["entrypoint"][0] == program and "-w" in service["entrypoint"]
-        assert {"PGHOST", "PGPASSWORD", "DAGSTER_HOME", "CC_PIPELINE_HOME"} <= service["environment"].keys()
-        assert service["depends_on"]["postgres"] == {"condition": "service_healthy"}
-        named = service["environment"].keys() & DAEMON_VARIABLES.keys()
-        assert {name: service["environment"][name] for name in named} == {
-            name: DAEMON_VARIABLES[name] for name in named
-        }
-    # nobody but this machine reaches a webserver without a password
-    assert services["webserver"]["ports"] == ["127.0.0.1:3000:3000"]
-    assert "ports" not in services["postgres"]

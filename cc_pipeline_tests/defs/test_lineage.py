@@ -10,49 +10,16 @@ import pytest
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.definitions import defs
 from cc_pipeline.defs.lineage import COLUMNS
-from cc_pipeline.documents.schemas import PROVENANCE_COLUMNS
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
 from cc_pipeline.workspace.schemas import CAPTURES_SCHEMA
-from cc_pipeline.workspace.tables import all_tables
 from cc_pipeline_tests.world import NEW, extract, harvest, workspace_of
 
-#: Columns that are made of no other: what the program did.
-NO_SOURCE = {
-    "captures": {"target", "archive_format", "located_by", "index_file", "index_position", "extra_columns"},
-    "records": {
-        "stored_file",
-        "stored_offset",
-        "stored_length",
-        "attempts",
-        "fetched_at",
-        "parser",
-        "detail",
-    }
-    | {"asks", "last_ask_at"},
-}
 PLACE = ("warc_filename", "warc_record_offset")
 
 
 @pytest.fixture(scope="module")
 def specs() -> dict[dg.AssetKey, dg.AssetSpec]:
     return {spec.key: spec for spec in defs().resolve_all_asset_specs()}
-
-
-def columns_of(spec: dg.AssetSpec) -> set[str]:
-    return {column.name for column in spec.metadata["dagster/column_schema"].columns}
-
-
-def test_every_column_comes_from_columns_that_are_there_or_from_none_on_purpose(
-    specs: dict[dg.AssetKey, dg.AssetSpec],
-) -> None:
-    schemas = {spec.name: spec.schema for spec in all_tables()}
-    for table, columns in COLUMNS.items():
-        for name, found in columns.items():
-            assert name in schemas[table].names
-            for asset, column in found:
-                assert column in columns_of(specs[asset]), (table, name, column)
-        without = {name for name in schemas[table].names if not columns.get(name)}
-        assert without == NO_SOURCE.get(table, {field.name for field in PROVENANCE_COLUMNS} - {"source_file"})
 
 
 def test_assets_depend_on_what_their_columns_come_from(specs: dict[dg.AssetKey, dg.AssetSpec]) -> None:
@@ -64,17 +31,6 @@ def test_assets_depend_on_what_their_columns_come_from(specs: dict[dg.AssetKey, 
         assert set(lineage.deps_by_column) == {name for name, found in columns.items() if found}
     # files read whole fill the same tables, and from nothing of ours
     assert "dagster/column_lineage" not in specs[dg.AssetKey("source_text")].metadata
-
-
-def test_the_published_file_depends_on_every_table_that_is_an_asset(specs: dict[dg.AssetKey, dg.AssetSpec]) -> None:
-    tables = {dg.AssetKey(spec.name) for spec in all_tables()} & specs.keys()
-    above, waiting = set[dg.AssetKey](), [dg.AssetKey("warehouse")]
-    while waiting:
-        fresh = {dep.asset_key for dep in specs[waiting.pop()].deps} - above
-        above |= fresh
-        waiting += fresh
-    assert dg.AssetKey("feed_items") in tables
-    assert tables <= above
 
 
 def test_a_column_of_the_same_name_has_the_values_it_is_said_to_come_from(

@@ -25,7 +25,6 @@ from cc_pipeline_tests.defs.graph import (
     execute_listed,
     failure_of,
     materialize,
-    recorded,
     settings_of,
     state_of,
 )
@@ -154,22 +153,3 @@ def test_keys_made_in_the_ui_are_looked_up_as_meant_or_fail_with_a_reason(
     found = query(home, "SELECT count(*) FROM capture_targets WHERE target = 'kunst-example.museum'")
     assert found == [(len(truth.captures_of(NEW, subset="warc", domain="kunst-example.museum")),)]
     assert query(home, "SELECT kind FROM targets WHERE slug = 'kunst-example.museum'") == [("domain",)]
-
-
-def test_a_key_of_the_watch_list_means_that_before_any_sensor_has_run(
-    run, world: tuple[Path, MiniCrawlTruth], instance: dg.DagsterInstance
-) -> None:
-    folder, truth = world
-    said = run("targets", "add", "host:news.example.co.uk")[1]
-    key = "host_news.example.co.uk"
-    assert f"(partition key {key})" in said
-    instance.add_dynamic_partitions("crawl", [NEW])
-    instance.add_dynamic_partitions("target", [key])
-    settings = settings_of(folder / "bucket", folder / "home")
-    harvest(workspace_of(folder / "bucket", folder / "home"))
-    result = materialize(instance, settings, f"{NEW}|{key}")
-    assert result.success, failure_of(result)
-    urls = [
-        one.url for one in truth.captures_of(NEW, subset="warc") if urlsplit(one.url).netloc == "news.example.co.uk"
-    ]
-    assert recorded(instance, "captures")[f"{NEW}|{key}"].metadata["dagster/partition_row_count"].value == len(urls) > 0

@@ -7,7 +7,7 @@ import hashlib
 
 import pytest
 
-from cc_pipeline.documents.page import Limits, ParseOptions, RedirectSource
+from cc_pipeline.documents.page import Limits, ParseOptions
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.errors import DataFault
 from cc_pipeline_tests.documents.pages import WARC, WHEN, page
@@ -66,24 +66,6 @@ def test_text_row() -> None:
     assert text["json_ld_types"] == ["Article", "NewsArticle"]
 
 
-def test_robots_txt_has_a_row_without_content() -> None:
-    for robots in (
-        page("User-agent: *", mime="text/plain", subset="robotstxt"),
-        page("<p>not really</p>", url="https://example.com/robots.txt"),
-    ):
-        parsed = parse_page(robots)
-        assert parsed.metadata["disposition"] == "SUCCESS"
-        assert parsed.metadata["md5"]
-        assert "content" not in parsed.metadata
-        assert parsed.text is None
-
-
-def test_empty_body_has_no_digest() -> None:
-    row = parse_page(page(b"")).metadata
-    assert row["disposition"] == "SUCCESS"
-    assert "md5" not in row
-
-
 def test_gzip_sizes_come_from_the_renamed_headers() -> None:
     headers = (("X-Crawler-Content-Encoding", "gzip"), ("x-crawler-content-length", "321"), ("Content-Length", "16"))
     row = parse_page(page("<title>t</title>", headers=headers)).metadata
@@ -101,17 +83,6 @@ def test_repeated_headers_keep_every_value() -> None:
     assert row["http_headers"]["vary"] == "A, B"
     assert row["http_headers"]["set-cookie"] == "a=1\nb=2"
     assert len(row["http_header_list"]) == 5
-
-
-def test_redirect_from_is_carried_over() -> None:
-    origin = RedirectSource(
-        "http://example.com/", 301, "192.0.2.1", (("Location", "https://www.example.com/"),), "HTTP/1.1 301 M"
-    )
-    row = parse_page(page("x", redirect_from=origin)).metadata
-    assert row["redirect_from"]["http_headers"] == {
-        "response": "HTTP/1.1 301 M",
-        "location": "https://www.example.com/",
-    }
 
 
 def test_limits_cut_and_say_so() -> None:

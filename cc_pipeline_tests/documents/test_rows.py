@@ -37,10 +37,6 @@ def test_every_capture_has_one_metadata_row_and_batches_fit_their_schema(batches
         assert batch.schema.names[: len(KEY_NAMES)] == list(KEY_NAMES), name
 
 
-def test_no_pages_give_empty_batches() -> None:
-    assert {name: batch.num_rows for name, batch in to_record_batches([]).items()} == dict.fromkeys(SCHEMAS, 0)
-
-
 def test_half_surrogates_become_replacement_characters() -> None:
     odd = parse_page(page('<script type="application/ld+json">{"@type": "\\ud800", "a": "\\udfff"}</script>'))
     text = to_record_batches([odd])["page_text"].to_pylist()[0]

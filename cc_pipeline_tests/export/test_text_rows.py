@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +15,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import cc_pipeline
 from cc_pipeline.export.text_rows import write_text
 
 LATE = "SELECT CASE WHEN i < 100000 THEN i ELSE error('late') END FROM range(100001) t(i)"
@@ -106,9 +104,3 @@ def test_a_wide_row_is_not_copied_for_each_of_its_columns() -> None:
     rows, more_mb = map(int, done.stdout.split())
     assert rows == 4096
     assert more_mb < 500
-
-
-def test_text_is_written_in_one_place() -> None:
-    copies = re.compile(r"FORMAT (csv|CSV|json|JSON)")
-    root = Path(cc_pipeline.__file__).parent
-    assert [str(path) for path in root.rglob("*.py") if copies.search(path.read_text("utf-8"))] == []

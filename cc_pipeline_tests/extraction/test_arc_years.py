@@ -24,10 +24,9 @@ from cc_pipeline.lake.slice import LOCATE
 from cc_pipeline.testing.mini_crawl.generate import ensure
 from cc_pipeline.testing.mini_crawl.indexes import write_cdx
 from cc_pipeline.testing.mini_crawl.spec import TEST, CrawlSpec
-from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
-from cc_pipeline_tests.faultserver import FaultServer, Rule
+from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.world import ARC, Bucket, copy_of, extract, notes_of, workspace_of
 
 OF_2009, OF_2008 = "CC-MAIN-2009-2010", "CC-MAIN-2008-2009"
@@ -87,24 +86,6 @@ def test_what_the_tree_located_stays_when_a_cdx_turns_out_to_be_there(years: Buc
     rows = workspace.lake.read("captures", {"crawl": ARC, "target": OTHER}).to_pylist()
     assert {row["located_by"] for row in rows} == {"zipnum"} and all(row["fetch_time"] for row in rows)
     assert not plan_crawl(workspace, ARC, [SITE, OTHER]).plan.reasons_for(LOCATE)
-
-
-def test_a_cdx_that_alone_is_refused_is_asked_for_once(years: Bucket, tmp_path: Path) -> None:
-    """As by a bucket that has the tree, and says 403 for what it lacks."""
-    with FaultServer(years[0], rules=[Rule("403", "*cluster.idx", times=None)]) as server:
-        for target in (SITE, OTHER):
-            workspace = workspace_of(server.url, tmp_path)
-            assert locate_captures(workspace, ARC, [target]).rows == len(years[1].captures_of(ARC, domain=target))
-            assert note(workspace, target)["located_by"] == "btree"
-            asked = len(heads(server))
-            server.hits.clear()
-            assert bool(asked) == (target == SITE)
-        for _ in range(2):
-            with pytest.raises(RangeFault) as raised:
-                locate_captures(workspace, OF_2009, [SITE])
-            assert raised.value.kind is FaultKind.FORBIDDEN
-        server.set_rules([])
-        assert locate_captures(workspace, OF_2009, [SITE]).rows == len(years[1].captures_of(OF_2009, domain=SITE))
 
 
 @needs_corpus

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extraction import blocklist as blocks
 from cc_pipeline.extraction.blocklist import Blocklist, block, read_blocklist, unblock
 from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.extraction.fetch import fetch_captures
-from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.nearest_capture import find_nearest_capture
 from cc_pipeline.testing.mini_crawl import MiniCrawlTruth
 from cc_pipeline.workspace.workspace import Workspace
@@ -68,50 +65,6 @@ def test_no_home_of_the_lake_fetches_a_blocked_site(bucket: tuple[Path, MiniCraw
     extract(mine, SET)
     assert held(mine, SET) == {SITE, OTHER}
     assert plan_crawl(mine, NEW, [SITE]).plan.slice_plans == ()
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_block_takes_captures_however_sets_are_divided(
-    bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, seed: int
-) -> None:
-    draw = random.Random(seed)
-    workspace = workspace_of(bucket[0], tmp_path / "home")
-    harvest(workspace)
-    truth = bucket[1].captures_of(NEW, subset="warc")
-    domains = bucket[1].domains()
-    absent = [f"absent-{number}.example" for number in range(300)]
-    # one that is divided into parts, one whose members are all below one block, and single ones
-    texts = {
-        "set-many": "set:many = " + ", ".join([*draw.sample(domains, 6), *absent]),
-        "set-few": "set:few = " + ", ".join(draw.sample(domains, 2)),
-        "set-one": f"set:one = host:www.{domains[0]}, {domains[0]}",
-        domains[1]: domains[1],
-        "tld_com": "tld:com",
-    }
-    targets = {slug: parse_target(text) for slug, text in texts.items()}
-    assert {target.slug for target in targets.values()} == {*texts}
-    workspace.register_targets([*targets.values()])
-    kinds = ("{}", "host:www.{}", "prefix:https://{}/")
-    for _ in range(3):
-        locate_captures(workspace, NEW, [*texts])
-        before = read_blocklist(workspace).blocks
-        sites = [parse_target(draw.choice(kinds).format(draw.choice(domains))) for _ in range(draw.randrange(1, 4))]
-        if before and draw.random() < 0.5:
-            unblock(workspace, [parse_target(one.definition) for one in before])
-        block(workspace, [one for one in sites if one.written != domains[1]])
-        locate_captures(workspace, NEW, [*texts])
-        off = [parse_target(one.definition) for one in read_blocklist(workspace).blocks]
-        for slug, target in targets.items():
-            expected = {
-                (one.warc_filename, one.warc_record_offset)
-                for one in truth
-                if any(member.matches(one.url, None) for member in target.members or (target,))
-                and not any(site.matches(one.url, None) for site in off)
-            }
-            rows = workspace.lake.read("captures", {"crawl": NEW}).to_pylist()
-            mine = [row for row in rows if whole_slug(row["target"]) == slug]
-            assert {(row["warc_filename"], row["warc_record_offset"]) for row in mine} == expected, (slug, off)
 
 
 def test_a_list_that_cannot_be_read_stops_everything(bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path) -> None:

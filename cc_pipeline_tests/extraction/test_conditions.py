@@ -14,9 +14,8 @@ from cc_pipeline.extraction.crawl_plan import plan_crawl, plan_targets
 from cc_pipeline.extraction.parsed_pages import resolve_conditions
 from cc_pipeline.index.btree.locator import CRAWL_2012
 from cc_pipeline.lake import target_definitions as definitions
-from cc_pipeline.lake.slice import LOCATE
 from cc_pipeline.workspace.tables import CORE_TABLES
-from cc_pipeline_tests.world import NEW, Bucket, extract, harvested, notes_of, publish, workspace_of
+from cc_pipeline_tests.world import NEW, Bucket, extract, harvested, publish, workspace_of
 
 SITE = "example.com"
 
@@ -95,14 +94,6 @@ def test_a_page_settles_what_its_index_does_not_tell(bucket: Bucket, tmp_path: P
         columns = [row[0] for row in connection.execute("DESCRIBE main.page_metadata").fetchall()]
         handed = connection.execute(_select_rows("page_metadata", columns, [slug], [])).fetchall()
         assert len(handed) == before[1]
-
-
-def test_a_subset_is_a_condition(bucket: Bucket, tmp_path: Path) -> None:
-    workspace = harvested(bucket[0], tmp_path, subsets=("warc", "robotstxt"))
-    located, _, _ = extract(workspace, f"{SITE} where subset=robotstxt")
-    assert located.rows == len(bucket[1].captures_of(NEW, subset="robotstxt", domain=SITE)) > 0
-    rows = notes_of(workspace, LOCATE, {"crawl": NEW})
-    assert [row["target"].rpartition("~")[2] for row in rows] == ["robotstxt"]
 
 
 def test_a_page_tells_the_parts_of_its_url() -> None:

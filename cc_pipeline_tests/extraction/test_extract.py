@@ -14,10 +14,10 @@ from cc_pipeline.extraction import run as module
 from cc_pipeline.extraction.engine import LOCAL, Engine, LocalEngine
 from cc_pipeline.extraction.parse import parse_records
 from cc_pipeline.extraction.run import TABLES, PartitionResult, extract
-from cc_pipeline.lake.slice import FETCH, PARSE, StageReport
+from cc_pipeline.lake.slice import FETCH, StageReport
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import NEW, Bucket, harvested, notes_of, slice_row, workspace_of
+from cc_pipeline_tests.world import NEW, Bucket, harvested, notes_of, workspace_of
 
 
 def made(
@@ -111,17 +111,3 @@ def test_a_place_that_takes_nothing_ends_it_and_what_was_done_is_told(
     # located and fetched before: that counts
     assert all(set(found[slug].reports) == {"captures", "records"} for slug in domains[2:4])
     assert domains[4] not in found
-
-
-def test_some_tables_alone(bucket: Bucket, workspace: Workspace) -> None:
-    slug = "example.com"
-    assert set(made(workspace, [slug], tables=["captures"])[slug].reports) == {"captures"}
-    assert rows(workspace, "records", slug) == 0
-    assert set(made(workspace, [slug], tables=["captures", "records"])[slug].reports) == {"captures", "records"}
-    assert rows(workspace, "page_text", slug) == 0
-    only = made(workspace, [slug], tables=["page_text"])[slug]
-    assert set(only.reports) == {"page_text"}
-    # one pass makes all four
-    assert slice_row(workspace, PARSE, slug) is not None
-    lacking = made(workspace, ["example.org"], tables=["page_text"])["example.org"]
-    assert "has not been fetched" in str(lacking.error)

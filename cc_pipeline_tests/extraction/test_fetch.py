@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault
@@ -12,22 +11,16 @@ from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.fetch_counts import SliceFetchCounts
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.loss_policy import build_incomplete_error, exceeds_pending_limit
-from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.lake.slice import LOCATE, Slice
+from cc_pipeline.lake.slice import Slice
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.claim import claim_home
-from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import (
     NEW,
     Bucket,
-    copy_of,
     extract,
     fill,
-    harvest,
     harvested,
-    rewrite_slice,
     small_disk,
-    workspace_of,
 )
 
 
@@ -57,46 +50,6 @@ def test_a_full_disk_stops_the_fetch_and_the_next_run_goes_on(bucket: Bucket, tm
         stored = {str(path.relative_to(home / "lake")) for path in (home / "lake" / "records").rglob("*.warc.gz")}
         assert named <= stored
         assert not list((home / "lake" / "records" / NEW).glob("*.rows.jsonl"))
-
-
-def test_a_full_disk_under_what_is_put_aside_stops_the_parse(bucket: Bucket, tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    with small_disk(tmp_path / "disk", 512) as disk:
-        home.mkdir()
-        workspace = harvested(bucket[0], home)
-        workspace.targets(["example.com"])
-        locate_captures(workspace, NEW, ["example.com"])
-        fetch_captures(workspace, NEW, ["example.com"])
-        (workspace.settings.cache_path / "parsing").symlink_to(disk)
-        filler = fill(disk)
-        with pytest.raises(EnvironmentFault, match=r"No space left|disk is full") as refused:
-            parse_records(workspace, NEW, ["example.com"])
-        assert "space" in refused.value.advice
-        assert workspace.lake.read("page_metadata").num_rows == 0
-        filler.unlink()
-        report = parse_records(workspace, NEW, ["example.com"])
-        assert report.rows == len(bucket[1].captures_of(NEW, subset="warc", domain="example.com"))
-
-
-def test_another_digest_policy_judges_anew_what_is_held(bucket: Bucket, tmp_path: Path) -> None:
-    root = copy_of(bucket[0], tmp_path / "bucket")
-    mine = bucket[1].captures_of(NEW, subset="warc", domain="example.com")
-    noting, failing = (workspace_of(root, tmp_path / "home", digest_policy=policy) for policy in ("record", "fail"))
-    harvest(noting)
-    noting.targets(["example.com"])
-    locate_captures(noting, NEW, ["example.com"])
-    captures = noting.lake.read("captures")
-    wrong = pa.array(["A" * 32, *captures["content_digest"].to_pylist()[1:]])
-    column = captures.schema.get_field_index("content_digest")
-    rewrite_slice(noting, LOCATE, "example.com", captures.set_column(column, "content_digest", wrong))
-
-    def outcomes(workspace: Workspace) -> dict[str, int]:
-        figures = fetch_captures(workspace, NEW, ["example.com"]).per_target["example.com"]
-        return {name: int(figures[name]) for name in ("fetched", "pending")}
-
-    for _ in range(2):
-        assert outcomes(noting) == {"fetched": len(mine), "pending": 0}
-        assert outcomes(failing) == {"fetched": len(mine) - 1, "pending": 1}
 
 
 def test_nothing_at_all_is_a_failure_however_often_it_was_asked_for() -> None:

@@ -60,12 +60,6 @@ def test_who_was_not_given_enough_is_told_by_the_error_and_nobody_is_asked_again
     assert outcome.stop is None
 
 
-def test_an_open_breaker_ends_what_comes_after() -> None:
-    error = refusal(["t03"], FaultKind.REFUSED)
-    [outcome] = run_isolated(stage({"t03": error}, []), SLUGS)
-    assert outcome.stop is error
-
-
 CLOSED = range_fault(FaultKind.REFUSED, "cc-index/x.parquet", 0, 10, "until noon", 0)
 DOWN = range_fault(FaultKind.UNREACHABLE, "cc-index/x.parquet", 0, 10, "cannot connect", 6)
 FULL = OSError(errno.ENOSPC, "No space left on device")

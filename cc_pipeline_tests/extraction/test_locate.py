@@ -47,26 +47,6 @@ def test_a_key_made_in_the_ui_means_what_it_says_and_is_written_down(bucket: Buc
     assert (row["kind"], row["definition"]) == ("domain", "exemple-example.fr")
 
 
-@pytest.mark.parametrize(
-    ("key", "reason"),
-    [
-        ("münchen.de", "its key is 'xn--mnchen-3ya.de'"),
-        ("Example.COM", "its key is 'example.com'"),
-        ("co.uk", "public suffix"),
-        ("../x", "empty part|not a host name"),
-        ("", "The name is empty"),
-        ("a b.com", "a space"),
-        ("host:www.example.com", "is 'host[^']+'"),
-        ("set-nobody-defined", "no dot"),
-    ],
-)  # fmt: skip
-def test_a_key_that_cannot_be_one_is_refused_with_a_reason(shared: Workspace, key: str, reason: str) -> None:
-    before = {name: shared.lake.pin(name).version for name in shared.lake.specs}
-    with pytest.raises(UserInputError, match=reason):
-        locate_captures(shared, NEW, [key])
-    assert {name: shared.lake.pin(name).version for name in shared.lake.specs} == before
-
-
 def test_a_plan_above_the_budget_is_refused_and_what_was_located_stays(bucket: Bucket, tmp_path: Path) -> None:
     harvest(workspace_of(bucket[0], tmp_path))
     for limit in ({"max_bytes": 1_000}, {"max_requests": 0}):

@@ -80,20 +80,3 @@ def test_of_rows_of_one_place_that_one_stays_that_tells_more(tmp_path: Path, mon
     assert set(found["located_by"].to_pylist()) == {"parquet"}
     assert [summed[slice_].rows for slice_ in (FIRST, SECOND)] == [distinct, distinct]
     assert summed[SECOND].retained == 0
-
-
-def test_an_answer_that_repeats_a_place_leaves_no_fewer_than_none(tmp_path: Path) -> None:
-    rows = captures(40, 5)
-    taken = CaptureBuffer(tmp_path)
-    for _ in range(3):
-        taken.add(FIRST, rows)
-    taken.add(FIRST, rows, was_stored=True)
-    taken.add(
-        FIRST,
-        captures(1, 6).set_column(
-            captures(1, 6).schema.get_field_index("warc_filename"), "warc_filename", pa.array(["z"])
-        ),
-        was_stored=True,
-    )
-    _, summed = given(taken)
-    assert summed[FIRST].retained == 1

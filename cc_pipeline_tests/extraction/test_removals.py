@@ -89,18 +89,6 @@ def test_what_an_index_lists_no_longer_stays_until_that_is_accepted(home: Worksp
     assert (unlisted(home), offsets(home)) == (0, every[:2])
 
 
-def test_what_is_listed_again_is_no_longer_counted(home: Workspace, index: Index) -> None:
-    extract(home, SITE)
-    every = offsets(home)
-    for hidden in ({*every}, set(), {every[0]}):
-        index.hidden = hidden
-        extract(home, SITE)
-        assert (offsets(home), unlisted(home)) == (every, len(hidden))
-    home.accept_removals()
-    extract(home, SITE)
-    assert offsets(home) == every[1:]
-
-
 def test_members_go_while_others_are_unlisted_and_no_others(bucket: Bucket, home: Workspace, index: Index) -> None:
     one, two, three = bucket[1].domains()[:3]
     extract(home, f"set:some = {one}, {two}")

@@ -13,9 +13,12 @@ import pytest
 import cc_pipeline.extraction.fetch as fetching
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.extraction.plan import ReasonKind
+from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import FETCH, LOCATE
 from cc_pipeline.maintenance.maintain import run_maintenance
 from cc_pipeline.maintenance.stored_files import find_lost_records
@@ -26,6 +29,7 @@ from cc_pipeline_tests.extraction.stored import dangling, stored_files, without_
 from cc_pipeline_tests.world import (
     NEW,
     Bucket,
+    Killed,
     extract,
     harvested,
     publish,
@@ -182,17 +186,6 @@ def test_pages_are_not_made_of_records_that_are_gone(workspace: Workspace) -> No
     assert failures(workspace, part) == 0
 
 
-def test_bytes_that_go_while_pages_are_made_stop_it(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    part = located(workspace, PART)
-    fetch_captures(workspace, NEW, [part])
-    [path] = stored_files(workspace)
-    os.truncate(path, path.stat().st_size // 2)
-    monkeypatch.setattr("cc_pipeline.extraction.slice_state.count_lost_records", lambda *_: {})
-    with pytest.raises(EnvironmentFault, match=f"1 stored record of {part} in {NEW} are missing"):
-        parse_records(workspace, NEW, [part])
-    assert workspace.lake.read("page_metadata", {"target": part}).num_rows == 0
-
-
 def test_a_place_that_does_not_answer_is_not_taken_for_one_that_lost_its_files(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,3 +210,23 @@ def test_a_lease_that_ran_out_stops_the_commit_if_a_file_is_gone(
             fetch_captures(workspace, NEW, [part])
     assert slice_row(workspace, FETCH, part) is None
     fetch_captures(workspace, NEW, [part])
+
+
+def test_a_kill_behind_the_note_of_healed_bytes_hides_no_loss(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in stored_files(workspace):
+        path.unlink()
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Lake, "append", killed)
+        with pytest.raises(Killed):
+            fetch_captures(workspace, NEW, [WHOLE])
+    again = workspace_of(workspace.settings.source, workspace.settings.home)
+    (why,) = plan_crawl(again, NEW, [WHOLE]).plan.reasons_for(FETCH).values()
+    assert (why.kind, why.n) == (ReasonKind.LOST_BYTES, again.lake.read("records").num_rows)
+    fetch_captures(again, NEW, [WHOLE])
+    assert plan_crawl(again, NEW, [WHOLE]).plan.reasons_for(FETCH) == {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +25,7 @@ from cc_pipeline.lake.slice import FETCH, LOCATE, PARSE, Slice
 from cc_pipeline.lake.slices import read_slice_rows
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import ARC, NEW, Bucket, due, extract, harvest, harvested, notes_of, publish, workspace_of
+from cc_pipeline_tests.world import ARC, NEW, Bucket, due, extract, harvested, notes_of, publish, workspace_of
 
 SET = "set-many"
 TABLES = ("captures", "records", "page_metadata")
@@ -86,42 +85,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
 
     monkeypatch.setattr(locate, "find_captures", noted)
     return seen
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("crawl", [NEW, ARC])
-def test_a_large_set_has_the_captures_of_its_members_alone(bucket: Bucket, tmp_path: Path, crawl: str) -> None:
-    workspace = workspace_of(bucket[0], tmp_path / "home")
-    if crawl != ARC:
-        harvest(workspace, crawl)
-    domains = bucket[1].domains()
-    odd = [
-        f"host:www.{domains[0]}",
-        f"{domains[1]}:8080",
-        f"prefix:http://{domains[2]}/",
-        f"rev:{domains[3][::-1][:3]}",
-    ]
-    members = [*domains, *odd[:3], *absent(280)]
-    random.Random(7).shuffle(members)
-    register(workspace, tmp_path, members)
-    assert len(workspace.parts([SET])[SET]) == 16
-    locate_captures(workspace, crawl, [SET])
-    lone = [parse_target(text) for text in members if "absent" not in text]
-    workspace.register_targets(lone)
-    locate_captures(workspace, crawl, [target.slug for target in lone])
-    names = ["target", "warc_filename", "warc_record_offset"]
-    alone = workspace.lake.read("captures", {"crawl": crawl, "target": [target.slug for target in lone]}, names)
-    places = {(row["warc_filename"], row["warc_record_offset"]) for row in alone.to_pylist()}
-    # no capture is there twice, although hosts and prefixes lie in domains
-    assert rows(workspace, crawl=crawl) == Counter(places)
-    told = {
-        one["member"]: one["captures"]
-        for row in notes_of(workspace, LOCATE, {"crawl": crawl})
-        if SEPARATOR in row["target"]
-        for one in row["members"]
-    }
-    counts = Counter(alone["target"].to_pylist())
-    assert told == {parse_target(text).written: counts[parse_target(text).slug] for text in members}
 
 
 def test_a_member_more_costs_itself_and_a_member_less_goes(

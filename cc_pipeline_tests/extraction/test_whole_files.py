@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
-from cc_pipeline.documents.document2012.json import metadata_json
-from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction.whole_files import read_sources
-from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.workspace.source_files import MAX_FAULT_ROWS, SourceFile, identify, read_source_files, register
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.written_whole import DOCUMENT, sequencefile
-from cc_pipeline_tests.publish.lake_pages import CRAWL, commit_pages, make_workspace, page
+from cc_pipeline_tests.publish.lake_pages import make_workspace
 
 
 @pytest.fixture
@@ -59,14 +54,6 @@ def test_texts_of_2012_become_texts_and_empty_ones_nothing(workspace: Workspace,
     (row,) = rows(workspace, "page_text", file)
     assert (row["url"], row["text"], row["content_languages"]) == ("http://www.example.com/a", spanish, "spa")
     assert rows(workspace, "page_metadata", file) == []
-
-
-@pytest.mark.parametrize(("value", "table"), [(json.dumps(DOCUMENT), "page_metadata"), ("{ text", "page_text")])
-def test_a_sequencefile_of_any_name_is_known_by_its_first_value(
-    workspace: Workspace, tmp_path: Path, value: str, table: str
-) -> None:
-    file = read(workspace, sequencefile(tmp_path / "part-r-00000", [("http://example.com/", value)]))
-    assert len(rows(workspace, table, file)) == 1
 
 
 def test_what_cannot_be_read_is_told_and_keeps_nothing_else_out(workspace: Workspace, tmp_path: Path) -> None:
@@ -130,59 +117,3 @@ def test_keys_are_slugs_and_the_same_file_has_one(workspace: Workspace, tmp_path
     assert read_source_files(workspace) == {file.slug: file}
     other = identify(workspace.transport, str(odd), "CC-MAIN-2009-2010")
     assert other.slug != file.slug
-
-
-@pytest.mark.parametrize("named", ["parse-output/segment/1/metadata-00000", "/none"])
-def test_what_is_not_there_is_refused(workspace: Workspace, named: str) -> None:
-    with pytest.raises(UserInputError):
-        identify(workspace.transport, named)
-
-
-def test_keys_nobody_registered_are_refused(workspace: Workspace) -> None:
-    with pytest.raises(UserInputError, match="files add"):
-        read_sources(workspace, ["sequencefile_nothing"])
-
-
-def published(workspace: Workspace, *queries: str) -> list[list[tuple[Any, ...]]]:
-    publish_warehouse(workspace)
-    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
-        return [connection.execute(query).fetchall() for query in queries]
-
-
-def test_published_views_show_a_capture_once_and_prefer_its_own_record(workspace: Workspace, tmp_path: Path) -> None:
-    place = {
-        "warc_filename": "parse-output/segment/1341690147253/1341708194671_0.arc.gz",
-        "warc_record_offset": 156,
-    }
-    parsed, other = page(0), page(5)
-    commit_pages(workspace, [replace(parsed, keys=parsed.keys | place), other])
-    beside = DOCUMENT | {"archiveInfo": DOCUMENT["archiveInfo"] | {"arcFileOffset": 99}}
-    pairs = [("http://www.example.com/0", json.dumps(DOCUMENT)), ("http://www.example.com/beside", json.dumps(beside))]
-    read(workspace, sequencefile(tmp_path / "metadata-00000", pairs), CRAWL)
-    shown, kinds, files = published(
-        workspace,
-        "SELECT source_kind, url, warc_record_offset FROM page_metadata ORDER BY ALL",
-        "SELECT source_kind, count(*) FROM page_links GROUP BY ALL ORDER BY ALL",
-        "SELECT source_kind, crawl FROM source_files",
-    )
-    assert shown == [
-        *sorted(
-            [("records", parsed.keys["url"], 156), ("records", other.keys["url"], other.keys["warc_record_offset"])]
-        ),
-        ("sequencefile", "http://www.example.com/beside", 99),
-    ]
-    assert kinds == [("records", 1), ("sequencefile", 1)]
-    assert files == [("sequencefile", CRAWL)]
-
-
-def test_documents_read_back_give_the_same_metadata(workspace: Workspace, tmp_path: Path) -> None:
-    own = [page(number) for number in range(20)]
-    pairs = [(one.keys["url"], metadata_json(one.metadata, one.links)) for one in own]
-    file = read(workspace, sequencefile(tmp_path / "metadata-00000", pairs))
-    names = ["disposition", "failure_reason", "mime_type", "md5", "text_simhash", "attempt_time"]
-    by_url = {row["url"]: row for row in rows(workspace, "page_metadata", file)}
-    assert len(by_url) == 20
-    for one in own:
-        # the document of 2012 says of failures only that and why
-        kept = names if one.metadata["disposition"] == "SUCCESS" else names[:2]
-        assert [by_url[one.keys["url"]][name] for name in kept] == [one.metadata.get(name) for name in kept]

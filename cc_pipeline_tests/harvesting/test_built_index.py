@@ -19,7 +19,6 @@ from cc_pipeline.commoncrawl.paths import path_list_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import DataFault, Incomplete, IndexIncomplete, UserInputError
 from cc_pipeline.extraction.locate import find_captures, locate_captures
-from cc_pipeline.harvesting import build_index as build
 from cc_pipeline.harvesting.archives import BuiltIndex, built_index
 from cc_pipeline.harvesting.build_index import build_index, estimate_build, refuse_unpriced
 from cc_pipeline.harvesting.crawl_index import commit_manifest, is_harvested, refused_gaps
@@ -285,19 +284,6 @@ def test_some_files_of_a_month_are_some_that_are_there(tmp_path: Path) -> None:
         with pytest.raises(Incomplete, match="3 of 5 archive files"):
             build_index(workspace, MONTH, agreed=True, max_files=1)
         assert len(shards(workspace)) == number
-
-
-def test_a_build_of_some_files_looks_for_few_that_are_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(build, "_MAX_ABSENT_FILES", 1)
-    workspace = lacking(tmp_path)
-    with pytest.raises(Incomplete, match="2 of 5 archive files"):
-        build_index(workspace, MONTH, agreed=True, max_files=1)
-    assert not shards(workspace)
-    with pytest.raises(Incomplete, match="3 of 5 archive files"):
-        build_index(workspace, MONTH, agreed=True)
-    assert len(shards(workspace)) == 2
 
 
 @pytest.mark.parametrize(

@@ -137,19 +137,6 @@ def test_what_a_harvest_would_change_is_known_without_one(bucket: Bucket, tmp_pa
     assert is_harvested(workspace, NEW)
 
 
-def test_a_path_list_in_any_order_is_the_same_list(bucket: Bucket, tmp_path: Path) -> None:
-    root = copy_of(bucket[0], tmp_path / "bucket")
-    in_order = index_paths(root, NEW)
-    put_list(root, in_order[::-1])
-    workspace = harvested(root, tmp_path / "home")
-    assert is_harvested(workspace, NEW)
-    put_list(root, [*in_order[1:], in_order[0]])
-    later = workspace_of(root, tmp_path / "home")
-    assert changed_list_digest(later, NEW) is None
-    assert is_harvested(later, NEW)
-    assert commit_manifest(later, NEW).written == 0
-
-
 @pytest.mark.matrix
 @pytest.mark.parametrize(
     "odd",

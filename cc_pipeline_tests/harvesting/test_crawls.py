@@ -19,7 +19,6 @@ from cc_pipeline_tests.world import (
     announce,
     closed_port,
     copy_of,
-    replace_file,
     workspace_of,
 )
 
@@ -49,14 +48,6 @@ def test_a_crawl_announced_but_not_published_is_told_so(bucket: Bucket, tmp_path
         commit_manifest(workspace, ANNOUNCED)
     assert "once it is published" in refused.value.advice
     assert workspace.lake.read("index_manifest").num_rows == 0
-
-
-def test_a_list_that_cannot_be_read_is_one_error_that_says_what_to_check(bucket: Bucket, tmp_path: Path) -> None:
-    root = copy_of(bucket[0], tmp_path / "bucket")
-    replace_file(root / "collinfo.json", b"<!DOCTYPE html><html><body>502 Bad Gateway</body></html>")
-    with pytest.raises(EnvironmentFault, match=r"the list of crawls at .*collinfo\.json") as refused:
-        commit_crawls(workspace_of(root, tmp_path / "home"))
-    assert "CC_PIPELINE_COLLINFO" in refused.value.advice
 
 
 def test_a_closed_port_is_asked_few_times_and_named(tmp_path: Path) -> None:

@@ -17,11 +17,7 @@ from cc_pipeline_tests.world import extract, harvest, workspace_of
 SUPPLEMENTAL = "CC-SUPPLEMENTAL-2026-22-focus"
 SHAPE = {"segments": 1, "parts": 2, "row_group_rows": 20, "page_rows": 8, "zipnum_lines": 15}
 FORMATS = {
-    "zstd": CrawlSpec("CC-MAIN-2026-34", compression="zstd", **SHAPE),
     "pages of version 2": CrawlSpec("CC-MAIN-2026-34", page_version="2.0", **SHAPE),
-    "long places": CrawlSpec("CC-MAIN-2026-34", long_places=True, **SHAPE),
-    "record ids": CrawlSpec("CC-MAIN-2026-34", record_ids=True, **SHAPE),
-    "addresses": CrawlSpec("CC-MAIN-2026-34", addresses=True, **SHAPE),
     "all of them": CrawlSpec(
         "CC-MAIN-2026-39", compression="zstd", page_version="2.0", long_places=True, record_ids=True, addresses=True,
         **SHAPE,

@@ -20,11 +20,8 @@ from cc_pipeline.harvesting.catalog import (
     versions_of,
 )
 from cc_pipeline.harvesting.crawl_index import (
-    ARC_REASON,
-    commit_manifest,
     commit_row_groups,
     coverage_metrics,
-    harvest_footers,
     is_harvested,
     repair_statistics,
 )
@@ -33,8 +30,8 @@ from cc_pipeline.index.locator import NoSuchIndex
 from cc_pipeline.lake.slice import HARVEST
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer
-from cc_pipeline_tests.harvesting.test_crawl_index import index_files, index_paths, put_list
-from cc_pipeline_tests.world import ARC, NEW, OLD, Bucket, copy_of, harvest, harvested, replace_file, workspace_of
+from cc_pipeline_tests.harvesting.test_crawl_index import index_paths, put_list
+from cc_pipeline_tests.world import NEW, OLD, Bucket, copy_of, harvest, harvested, replace_file, workspace_of
 
 SITE = "example.com"
 ROBOTS = ("robotstxt",)
@@ -119,22 +116,6 @@ def test_a_version_is_of_what_a_subset_holds_whoever_harvested_it(bucket: Bucket
     assert columnar_versions(other.lake, [NEW]) == versions
 
 
-def test_a_version_changes_with_the_files_and_with_their_holes(bucket: Bucket, tmp_path: Path) -> None:
-    root = copy_of(bucket[0], tmp_path / "bucket")
-    (first, _), (_, other) = index_files(root), index_files(root, OLD)
-    whole = first.read_bytes()
-    workspace = workspace_of(root, tmp_path / "home", subsets=("warc", "robotstxt"))
-    seen = []
-    for data in (whole[:-4] + b"XXXX", whole, other.read_bytes()):
-        replace_file(first, data)
-        commit_manifest(workspace, NEW)
-        harvest_footers(workspace, NEW, refresh=True)
-        commit_row_groups(workspace, [NEW])
-        seen.append(columnar_versions(workspace.lake, [NEW]))
-    assert len({one[NEW, "warc"] for one in seen}) == 3
-    assert len({one[NEW, "robotstxt"] for one in seen}) == 1
-
-
 def test_a_subset_that_the_path_list_does_not_name_is_harvested_and_empty(bucket: Bucket, tmp_path: Path) -> None:
     root = copy_of(bucket[0], tmp_path / "bucket")
     put_list(root, [path for path in index_paths(root, NEW) if "/subset=warc/" in path])
@@ -147,19 +128,6 @@ def test_a_subset_that_the_path_list_does_not_name_is_harvested_and_empty(bucket
     assert columnar_versions(robots.lake, [NEW]).keys() == {(NEW, "warc"), (NEW, "robotstxt")}
     assert found(robots)[0] == 0
     assert coverage.verdict(robots, Scope()).passed
-
-
-def test_crawls_of_the_arc_years_have_one_subset_whatever_is_asked_for(bucket: Bucket, tmp_path: Path) -> None:
-    workspace = workspace_of(bucket[0], tmp_path, subsets=ROBOTS)
-    assert commit_manifest(workspace, ARC).notes == harvest(workspace, ARC).notes == (ARC_REASON,)
-    assert set(covered(workspace, ARC).values()) == {(0, 0, ARC_REASON)}
-    assert is_harvested(workspace, ARC)
-    assert is_harvested(workspace_of(bucket[0], tmp_path), ARC)
-    versions = columnar_versions(workspace.lake, [ARC])
-    assert versions.keys() == {(ARC, "warc"), (ARC, "robotstxt")}
-    assert {subset: versions[ARC, subset] for _, subset in versions} == versions_of(
-        workspace.lake.read("row_groups", {"crawl": ARC})
-    )
 
 
 def test_what_was_not_harvested_is_no_hole_and_no_index(bucket: Bucket, tmp_path: Path) -> None:

@@ -13,11 +13,10 @@ from cc_pipeline.errors import IndexIncomplete
 from cc_pipeline.extraction.lookup_notes import describe_gaps, find_incomplete_slices
 from cc_pipeline.extraction.plan import ReasonKind
 from cc_pipeline.harvesting.crawl_index import refused_gaps
-from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.lake.slice import LOCATE
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.faultserver import FaultServer, Rule
-from cc_pipeline_tests.world import ARC, NEW, Bucket, due, extract, harvest, harvested, notes_of, workspace_of
+from cc_pipeline_tests.world import NEW, Bucket, due, extract, harvest, harvested, notes_of, workspace_of
 
 SITE = "example.com"
 HOLE = Rule("404", key="*subset=warc/part-00000*", times=None)
@@ -75,15 +74,6 @@ def test_without_another_index_it_is_an_error_that_names_the_files(
     assert notes_of(workspace, LOCATE) == workspace.lake.read("captures").to_pylist() == []
 
 
-@pytest.mark.parametrize(
-    ("unread", "most", "allowed"), [(29, 0.29, True), (30, 0.29, False), (99, 1.0, True), (100, 1.0, False)]
-)
-def test_shares_are_compared_as_a_person_counts(unread: int, most: float, allowed: bool) -> None:
-    gaps = IndexGaps(NEW, 100, unread, (("warc", unread, 100),), ())
-    assert gaps.allowed(most) is allowed
-    assert gaps.file_summary == f"{unread} not harvested yet"
-
-
 def test_what_was_located_over_holes_is_marked_and_becomes_whole_when_they_are_filled(
     bucket: Bucket, server: FaultServer, tmp_path: Path
 ) -> None:
@@ -117,17 +107,7 @@ def test_what_was_located_over_holes_is_marked_and_becomes_whole_when_they_are_f
     assert find_incomplete_slices(strict) == {}
 
 
-def test_subsets_that_were_not_asked_for_are_named(bucket: Bucket, tmp_path: Path) -> None:
-    workspace, targets = workspace_of(bucket[0], tmp_path), [parse_target(SITE)]
-    (note,) = describe_omitted_subsets(workspace, [NEW, ARC], targets)
-    assert "crawldiagnostics and robotstxt were not requested" in note
-    assert note.endswith("--count --subset warc --subset crawldiagnostics --subset robotstxt")
-    (note,) = describe_omitted_subsets(workspace, [NEW], targets, {"robotstxt"})
-    assert "robotstxt" not in note
-    everything = workspace_of(bucket[0], tmp_path, subsets=("warc", "crawldiagnostics", "robotstxt"))
-    assert describe_omitted_subsets(everything, [NEW], targets) == []
-    assert describe_omitted_subsets(workspace, [ARC], targets) == []
-    (note,) = describe_omitted_subsets(workspace, [NEW], [parse_target("set:press = a.com, b.org"), *targets])
-    assert f"lookup {SITE} --crawl" in note and "set:press" not in note
-    # who has a condition says what is meant
-    assert describe_omitted_subsets(workspace, [NEW], [parse_target(f"{SITE} where status=200")]) == []
+def test_the_advice_on_subsets_names_no_set_with_its_members(bucket: Bucket, tmp_path: Path) -> None:
+    targets = [parse_target("set:press = a.com, b.org"), parse_target(SITE)]
+    (note,) = describe_omitted_subsets(workspace_of(bucket[0], tmp_path), [NEW], targets)
+    assert f"lookup {SITE} --crawl {NEW} --count" in note

@@ -156,13 +156,6 @@ def test_what_cannot_be_added(news: tuple[Path, NewsTruth], tmp_path: Path) -> N
         build_index(workspace, "LOCAL-other")
 
 
-@pytest.mark.parametrize(
-    ("named", "crawl"), [(None, "LOCAL-files"), ("press", PRESS), ("local-press", PRESS), (" LOCAL-press ", PRESS)]
-)
-def test_the_name_of_a_collection(named: str | None, crawl: str) -> None:
-    assert collection_id(named) == crawl
-
-
 @pytest.mark.parametrize("named", ["CC-MAIN-2024-22", "cc-news-2026-05", "a b", "../x", ""])
 def test_what_names_no_collection(named: str) -> None:
     with pytest.raises(UserInputError):

@@ -105,15 +105,6 @@ def test_a_refusal_is_unknown_and_never_absent(bucket: Bucket, tmp_path: Path) -
     assert len(heads(server)) == RetryPolicy().attempts, "what was found out is remembered"
 
 
-def test_a_network_that_fails_is_asked_again_at_once(bucket: Bucket, tmp_path: Path) -> None:
-    source = closed_port()
-    workspace = workspace_of(source, tmp_path, collinfo=f"{closed_port()}/collinfo.json")
-    with pytest.raises(EnvironmentFault, match=r"has .*: unreachable"):
-        find_crawl(workspace, NEW)
-    with FaultServer(bucket[0], port=int(source.rpartition(":")[2])):
-        assert find_crawl(workspace, NEW).id == NEW
-
-
 def test_a_crawl_newer_than_the_list_is_found_and_listed_in_the_table(bucket: Bucket, tmp_path: Path) -> None:
     with FaultServer(bucket[0]) as server:
         lists = tmp_path / "lists"
@@ -183,25 +174,6 @@ def test_what_was_known_at_release_serves_common_crawls_own_source(bucket: Bucke
         for words in ("no copy of the list", f"{packaged.LIST_COMPARED_ON:%Y-%m-%d}", f"newer than {NEW}, name it"):
             assert words in (listed.note or "")
         assert commit_crawls(workspace).written == 5
-
-
-@pytest.mark.usefixtures("common_crawl")
-def test_a_table_that_a_list_made_is_not_replaced_by_what_was_known_at_release(bucket: Bucket, tmp_path: Path) -> None:
-    with FaultServer(bucket[0]) as server:
-        commit_crawls(workspace_of(server.url, tmp_path, collinfo=f"{server.url}collinfo.json"))
-        (tmp_path / "cache" / "collinfo.json").unlink()
-        workspace = workspace_of(server.url, tmp_path, collinfo=f"{closed_port()}/collinfo.json")
-        assert known_crawls(workspace).origin == "release"
-        assert crawls_are_listed(workspace)
-        assert commit_crawls(workspace).written == 0
-        assert workspace.lake.read("crawls").num_rows == 3
-
-
-def test_the_packaged_list_is_sound() -> None:
-    known = packaged.known_at_release()
-    assert len({crawl.id for crawl in known}) == len(known) == 128 + 1
-    assert known[0].id == "CC-MAIN-2026-43"
-    assert [crawl.id for crawl in known[-3:]] == ["CC-MAIN-2012", "CC-MAIN-2009-2010", "CC-MAIN-2008-2009"]
 
 
 @pytest.mark.parametrize(("days", "asked"), [(0.5, 0), (1.5, 1), (-3, 1)], ids=["fresh", "old", "of a wrong clock"])

@@ -1,4 +1,4 @@
-"""Mutated Parquet pages and page indexes: values or a fault, bounded in time and memory."""
+"""Mutated Parquet pages: values or a fault, bounded in time and memory."""
 
 from __future__ import annotations
 
@@ -9,33 +9,12 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from cc_pipeline.errors import DataFault
-from cc_pipeline.index.footers.decode import decode_footer
 from cc_pipeline.index.parquet.decoding import ColumnLayout, decode_batches, decode_pages
 from cc_pipeline.index.parquet.page_walk import column_bound
-from cc_pipeline.index.parquet.pages import index_lists, read_column_index, read_offset_index
-from cc_pipeline_tests.fuzzing import bounded, edits, fuzz, swollen
+from cc_pipeline_tests.fuzzing import bounded, edits, fuzz
 
 ROWS = 400
 CODECS = {"NONE": 0, "SNAPPY": 1, "GZIP": 2, "BROTLI": 4, "ZSTD": 6}
-#: Bytes Thrift's compact protocol gives a meaning: types of fields, lists and structs, long numbers, ends.
-TOKENS = (
-    *(
-        b"\0",
-        b"\x15",
-        b"\x16",
-        b"\x18",
-        b"\x19",
-        b"\x1c",
-        b"\x2c",
-        b"\x4c",
-        b"\x5c",
-        b"\x7c",
-        b"\xff",
-        b"\x80",
-        b"\x01",
-    ),
-    *(b"\xfc\xff\xff\xff\x0f", b"\x19\xfc", b"\x19\xf5\xff\xff\x03", b"\x15\xfe\xff\xff\xff\x0f", b"\x1b", b"\xf1"),
-)
 
 
 def _chunk(codec: str, dictionary: bool, encoding: str | None, kind: str) -> tuple[ColumnLayout, bytes]:
@@ -89,48 +68,3 @@ def test_mutated_pages(chunk: tuple[ColumnLayout, bytes], rows: int) -> None:
             assert sum(map(len, decode_batches(layout, data, rows, 100, source="f", offset=4))) == rows
         except DataFault as fault:
             assert fault.source == "f"
-
-
-def _indexes() -> tuple[list[bytes], bytes]:
-    """The page indexes of a file, and its footer."""
-    out = io.BytesIO()
-    rows = {f"c{number}": [f"com,example)/{row:05d}" for row in range(2000)] for number in range(3)}
-    pq.write_table(pa.table(rows), out, write_page_index=True, data_page_size=2000, row_group_size=1000)
-    data = out.getvalue()
-    length = int.from_bytes(data[-8:-4], "little")
-    # the indexes lie between the last page and the footer
-    last = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(1).column(2)
-    begin = (last.dictionary_page_offset or last.data_page_offset) + last.total_compressed_size
-    return [data[at : len(data) - length - 8] for at in range(begin, len(data) - length - 8, 97)][:12], data[
-        -8 - length :
-    ]
-
-
-INDEXES, FOOTER = _indexes()
-
-
-@fuzz(120, data=edits(INDEXES) | swollen(TOKENS, [each[:12] for each in INDEXES]), pages=st.integers(0, 40))
-def test_mutated_page_indexes(data: bytes, pages: int) -> None:
-    with bounded(1, 200):
-        for read in (
-            lambda: read_offset_index(data, 1000, 4, 100_000, "f", 7),
-            lambda: read_column_index(data, pages, "f", 7),
-            lambda: index_lists(data, pages, "f", 7),
-        ):
-            try:
-                read()
-            except DataFault as fault:
-                assert fault.source == "f"
-
-
-@fuzz(120, data=edits([FOOTER], 8) | swollen(TOKENS, [FOOTER[:30], FOOTER[:300]]).map(
-    lambda data: data + len(data).to_bytes(4, "little") + b"PAR1"
-))  # fmt: skip
-def test_footers_cost_what_they_are_long(data: bytes) -> None:
-    with bounded(1, 200):
-        try:
-            groups = decode_footer(data, 10_000_000, "f.parquet", ("c0", "c1"), ("c0",)).row_groups
-        except DataFault as fault:
-            assert fault.source == "f.parquet"
-        else:
-            assert all(group.rows >= 0 for group in groups)

@@ -65,20 +65,6 @@ def test_the_index_that_says_most_unless_it_is_dear(locators: tuple[Priced, ...]
     assert chosen in why
 
 
-@pytest.mark.parametrize(
-    ("locators", "via", "reason"),
-    [
-        ((PARQUET,), "btree", "can be used here; --index can name: parquet"),
-        ((PARQUET,), "magic", "choose one of auto, parquet"),
-        ((), "auto", "no index of"),
-        ((), "parquet", "Make one: cc-pipeline index harvest --crawl"),
-    ],
-)
-def test_an_index_that_is_not_there_is_said(locators: tuple[Priced, ...], via: str, reason: str) -> None:
-    with pytest.raises(UserInputError, match=reason):
-        choose(_available(*locators), NEW, ["warc"], [parse_target("example.com")], via)
-
-
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     home = tmp_path_factory.mktemp("choice")

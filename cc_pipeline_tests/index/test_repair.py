@@ -8,18 +8,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog.from_footers import crawl_tables, footers_digest
-from cc_pipeline.index.footers.decode import decode_footer
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
-from cc_pipeline.index.parquet.decoding import ColumnLayout
 from cc_pipeline.index.repair import (
     KeyBounds,
     add_to_log,
     bounds_log,
     plan_repair,
-    read_bounds,
     read_log,
     repair_row_groups,
 )
@@ -144,13 +141,6 @@ def test_the_old_crawl_of_the_corpus(tmp_path: Path):
         assert (row["url_surtkey_min"], row["url_surtkey_max"]) == (keys[0], keys[-1])
 
 
-def chunk_of(data: bytes) -> tuple[ColumnLayout, bytes, int, int]:
-    group = decode_footer(data, len(data), "x").row_groups[0]
-    chunk = group.chunks["url_surtkey"]
-    layout = ColumnLayout("url_surtkey", "BYTE_ARRAY", "optional", 0)
-    return layout, data[chunk.offset : chunk.offset + chunk.size], group.rows, chunk.offset
-
-
 def test_the_log_survives_a_torn_line(tmp_path: Path):
     log = bounds_log(tmp_path)
     assert read_log(log) == {}
@@ -160,11 +150,3 @@ def test_the_log_survives_a_torn_line(tmp_path: Path):
     second = KeyBounds("p", 1, b"", b"z")
     add_to_log(log, second)
     assert read_log(log) == {("p", 0): first, ("p", 1): second}
-
-
-def test_wrong_type_and_wrong_count_are_faults():
-    layout, pages, rows, offset = chunk_of(parquet_bytes(index_table(30), 30, compression="none"))
-    with pytest.raises(DataFault, match="not text"):
-        read_bounds(ColumnLayout("k", "INT64", "required", 0), pages, rows, source="x", offset=offset)
-    with pytest.raises(DataFault, match="hold 30 of 31"):
-        read_bounds(layout, pages, 31, source="x", offset=offset)

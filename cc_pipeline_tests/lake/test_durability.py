@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -171,25 +169,6 @@ def test_a_commit_behind_a_checkpoint_without_its_hint_is_made(lake: Lake) -> No
     assert len(content(lake)) == 2
 
 
-def test_a_commit_to_a_log_that_was_restored_is_on_disk(
-    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    append(lake, 0)
-    backup = shutil.copytree(lake.address("things"), tmp_path / "backup")
-    for number in range(3):
-        append(lake, number)
-    shutil.rmtree(lake.address("things"))
-    shutil.copytree(backup, lake.address("things"))
-    shutil.rmtree(backup)
-    lake._handles.clear()
-    disk = Disk(tmp_path)
-    before = disk.entries()
-    monkeypatch.setattr(atomic, "sync", disk.sync)
-    append(lake, 4)
-    [new] = disk.entries() - before
-    disk.check(new)
-
-
 def test_no_entry_goes_at_a_checkpoint(lake: Lake) -> None:
     replaced_slice(lake, 0)
     long_ago = time.time() - 60 * 86_400
@@ -205,23 +184,3 @@ def test_no_entry_goes_at_a_checkpoint(lake: Lake) -> None:
         log = Path(lake.address(table), "_delta_log")
         assert list(log.glob("*.checkpoint.parquet")), "no checkpoint"
         assert sorted(int(path.stem) for path in log.glob("*.json")) == [*range(lake.version(table) + 1)]
-
-
-def test_on_macos_the_cache_of_the_disk_is_written_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[str] = []
-
-    def full(descriptor: int, what: int) -> int:
-        called.append("full")
-        if len(called) > 1:
-            raise OSError(45, "not supported")
-        return 0
-
-    monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
-    monkeypatch.setattr(fcntl, "fcntl", full)
-    monkeypatch.setattr(os, "fsync", lambda descriptor: called.append("plain"))
-    path = tmp_path / "file"
-    path.write_text("")
-    atomic.sync_file(path)
-    assert called == ["full"]
-    atomic.sync_file(path)
-    assert called == ["full", "full", "plain"], "where the file system does not know the call"

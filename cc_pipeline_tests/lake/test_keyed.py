@@ -78,18 +78,6 @@ def test_answers_are_kept_by_version_until_the_table_is_forgotten(lake: Lake, tm
     assert content(lake, name="a") == {"a": 2}
 
 
-def test_many_answers_take_bounded_memory(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyed, "_MAX_KEPT_ANSWERS", 3)
-    put(lake, *({"name": f"n{number}", "count": number} for number in range(9)))
-    for number in range(9):
-        assert content(lake, name=f"n{number}") == {f"n{number}": number}
-        assert len(lake.newest_rows) <= 3
-    monkeypatch.setattr(keyed, "_MAX_ANSWER_BYTES", 1)
-    kept = len(lake.newest_rows)
-    assert content(lake) == {f"n{number}": number for number in range(9)}
-    assert len(lake.newest_rows) == kept
-
-
 def test_updates_of_many_at_once_are_all_there(lake: Lake) -> None:
     def count_up(worker: int) -> None:
         own = Lake(lake.root, [SPEC])

@@ -300,22 +300,6 @@ def test_merging_superseded_rows_of_slices_drops_them_after_a_week(lake: Lake) -
     assert row.seq == 7
 
 
-def test_superseded_slices_in_several_files_are_merged_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More than a file of them, all younger than a week: nothing is dropped, and nothing written again and again."""
-    for value in range(4):
-        commit(lake, {f"t{n:03}": [value] for n in range(300)})
-    monkeypatch.setattr(files, "FILE_BYTES", 10_000)
-    monkeypatch.setattr(files, "BATCH_ROWS", 50)
-    monkeypatch.setattr(files, "_ROW_GROUP_BYTES", 10_000)
-    assert compact_all(lake, "slices", 3) == 4
-    assert len(stored_files(lake, "slices")) == 3
-    assert compact(lake, "slices", Bounds()) == 0
-    with later(WEEK):
-        compact(lake, "slices", Bounds())
-        assert stored_rows(lake, "slices") == 300
-        assert compact(lake, "slices", Bounds()) == 0
-
-
 @pytest.mark.parametrize("small", [0, 256 << 10])
 @pytest.mark.parametrize("seed", range(3))
 def test_files_that_overlap_become_sorted_and_a_slice_of_several_files_is_together(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import duckdb
@@ -80,14 +78,6 @@ def test_rows_that_count_are_shown_without_hidden_columns(lake: Lake, tmp_path: 
     assert newest == [("a", 1), ("b", 2), ("o'hara", 1), ("x", 2)]
 
 
-def test_crawl_ids_are_text_even_when_they_look_like_numbers_or_dates(lake: Lake, tmp_path: Path) -> None:
-    for crawl in ("2012", "2024-05-01", "C=1", "a b", "ü'"):
-        commit(lake, {"x": [1]}, crawl)
-    published(lake, tmp_path / "cc.duckdb")
-    found = ask(tmp_path / "cc.duckdb", "SELECT crawl FROM things")
-    assert {row[0] for row in found} == {"2012", "2024-05-01", "C=1", "a b", "ü'"}
-
-
 @pytest.mark.parametrize("name", ["a b", "o'hara", 'with "quotes"', "Jürgen", "#1", "a+b&c=d", "~x", "100,5"])
 def test_homes_with_odd_names_are_published_as_well(tmp_path: Path, name: str) -> None:
     home = tmp_path / name
@@ -128,45 +118,6 @@ def test_an_open_reader_keeps_its_snapshot_through_commits_and_publications(lake
             commit(lake, {"x": places}, "C")
             published(lake, path)
             assert reader.execute("SELECT value FROM old.lake.things").fetchall() == [(1,)]
-
-
-_READER = """
-import pathlib, sys, duckdb
-path, stop = sys.argv[1], pathlib.Path(sys.argv[2])
-seen = []
-while not seen or not stop.exists():
-    with duckdb.connect(path, read_only=True) as connection:
-        counted, said = connection.execute(
-            "SELECT (SELECT count(*) FROM things), (SELECT lake_rows FROM publication)"
-        ).fetchone()
-    assert counted == said, (counted, said)
-    seen.append(counted)
-    if len(seen) == 1:
-        print("reading", flush=True)
-assert seen == sorted(seen), seen
-print(len(set(seen)))
-"""
-
-
-def test_readers_of_other_processes_never_see_half_a_publication(lake: Lake, tmp_path: Path) -> None:
-    path, stop = tmp_path / "cc.duckdb", tmp_path / "stop"
-    commit(lake, {"x": [0]}, "C")
-    published(lake, path)
-    readers = [
-        subprocess.Popen([sys.executable, "-c", _READER, str(path), str(stop)], stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    try:
-        assert all(reader.stdout is not None and reader.stdout.readline() == "reading\n" for reader in readers)
-        for count in range(2, 8):
-            commit(lake, {"x": range(count)}, "C")
-            published(lake, path)
-    finally:
-        stop.touch()
-        answers = [reader.communicate(timeout=60)[0] for reader in readers]
-    assert [reader.returncode for reader in readers] == [0, 0]
-    # they did read while it changed under their hands
-    assert all(int(answer) > 1 for answer in answers)
 
 
 def test_a_publication_that_fails_leaves_the_one_before_and_no_litter(lake: Lake, tmp_path: Path) -> None:

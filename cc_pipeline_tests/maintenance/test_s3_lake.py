@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import csv
 import importlib.util
-import io
 import os
 import subprocess
 import sys
@@ -13,24 +12,15 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import duckdb
-import pyarrow.parquet as pq
 import pytest
 
-from cc_pipeline.checks.doctor import examine
 from cc_pipeline.cli.sql_results import run_statements as write_answer
-from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.extraction.parse import parse_records
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.home import LAKE_NOTE as NOTE
 from cc_pipeline.lake import published_file
 from cc_pipeline.lake.published_file import open_for_queries
-from cc_pipeline.lake.slice import PARSE, Slice
-from cc_pipeline.lake.slices import invalidate_slices, read_purged
 from cc_pipeline.lake.snapshot import read_pinned_versions
 from cc_pipeline.maintenance.maintain import run_maintenance
-from cc_pipeline.maintenance.purge import purge
-from cc_pipeline.maintenance.purge_plan import plan_purge
-from cc_pipeline.maintenance.stored_files import verify
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.weedserver import REGION, S3Server, weed_server
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvest, harvested, publish, workspace_of
@@ -148,23 +138,6 @@ def test_views_over_s3_answer_through_a_packaged_extension(
     assert WRONG not in refused.stderr
 
 
-def test_without_the_extension_views_are_refused_with_both_ways_out(
-    bucket: Bucket, weed: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(published_file, "_PACKAGE", "no_such_package")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    far = on_s3(weed, bucket[0], tmp_path / "far", "refused")
-    harvest(far)
-    extract(far, SITE)
-    with pytest.raises(EnvironmentFault, match=f"DuckDB {duckdb.__version__} has no httpfs") as refused:
-        publish(far)
-    assert "pip install" in refused.value.advice
-    assert "CC_PIPELINE_PUBLISH=copy" in refused.value.advice
-    assert not far.settings.published_path.exists()
-    found = [(found.level, found.text, found.advice) for found in examine(far.settings)]
-    assert ("bad", refused.value.problem, refused.value.advice) in found
-
-
 def test_a_copy_answers_when_the_server_is_gone(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -183,20 +156,6 @@ def test_a_copy_answers_when_the_server_is_gone(
         assert found == answer(here, query, capsys), query
     held = far.settings.published_path.read_bytes()
     assert weed.secret.encode() not in held
-
-
-def test_pages_are_parsed_with_a_handful_of_requests(bucket: Bucket, weed: S3Server, tmp_path: Path) -> None:
-    far = on_s3(weed, bucket[0], tmp_path / "far", "ranges")
-    harvest(far)
-    extract(far, SITE)
-    stored = sum(file is not None for file in far.lake.read("records", columns=["stored_file"])[0].to_pylist())
-    invalidate_slices(far.lake, PARSE, [Slice(NEW, SITE)])
-    before = far.place.stats.requests
-    assert parse_records(far, NEW, [SITE]).fresh_slices == 1
-    assert stored > 20
-    assert far.place.stats.requests - before <= 5
-    pages = far.lake.read("page_metadata", columns=["disposition", "failure_reason"]).to_pylist()
-    assert sum(page["failure_reason"] != "Missing" for page in pages) >= stored
 
 
 def test_one_of_many_homes_claims_a_lake(weed: S3Server, tmp_path: Path) -> None:
@@ -237,38 +196,3 @@ def test_two_homes_on_one_lake_run_publish_and_sweep_side_by_side(
         run_maintenance(workspace, max_files=1)
         assert answer(workspace, CAPTURES, capsys) == whole
     assert read_pinned_versions(one.place) == {}
-
-
-def test_a_purge_leaves_nothing_in_the_bucket_and_others_as_they_were(
-    weed: S3Server, bucket: Bucket, tmp_path: Path
-) -> None:
-    workspace = on_s3(weed, bucket[0], tmp_path / "home", "purged", publish="copy")
-    harvest(workspace)
-    # they share a stored file, so that it is written again without the records of one
-    extract(workspace, SITE, OTHER)
-    publish(workspace)
-
-    def everything() -> dict[str, bytes]:
-        return {one.key: workspace.place.read_all(one.key).data for one in list(workspace.place.listing(""))}
-
-    rows, before = workspace.lake.read("records").to_pylist(), everything()
-    stored = {row["target"]: {} for row in rows}
-    for row in rows:
-        if (file := row["stored_file"]) is not None:
-            start = row["stored_offset"]
-            stored[row["target"]][before[file][start : start + row["stored_length"]]] = file
-    own = stored[SITE].keys() - stored[OTHER].keys()
-    assert len(own) > 2 and {*stored[SITE].values()} & {*stored[OTHER].values()}
-
-    report = purge(workspace, plan_purge(workspace, SITE, SITE), now=True)
-    assert (report.fetches, report.deleted_after) == (0, None)
-    left = everything()
-    assert not [key for key, data in left.items() if any(member in data for member in own)]
-    tables = [data for key, data in left.items() if key.endswith(".parquet") and key.startswith("tables/page_")]
-    targets = {target for data in tables for target in pq.read_table(io.BytesIO(data))["target"].to_pylist()}
-    assert targets == {OTHER}
-    theirs = [row["url"] for row in rows if row["target"] == OTHER]
-    assert workspace.lake.read("records")["url"].to_pylist() == theirs
-    done = verify(workspace.lake, workspace.storage, None)
-    assert (done.records, done.is_complete) == (0, True)
-    assert read_purged(workspace.lake).num_rows == 0

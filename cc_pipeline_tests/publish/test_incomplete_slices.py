@@ -114,17 +114,3 @@ def test_pages_of_a_blocked_site_are_hidden_before_it_is_located_again(bucket: B
     block(workspace, [parse_target(KEEPS)])
     publish(workspace)
     assert shown(workspace)["captures"][KEEPS] == before["captures"][KEEPS], "a blocked target keeps its rows"
-
-
-def test_views_of_notes_have_a_row_for_each_target(bucket: Bucket, tmp_path: Path) -> None:
-    workspace = made(bucket, tmp_path / "home")
-    names = "planned, fetched, pending, lost, len(input_digest)"
-    [fetch] = query(workspace, f"SELECT {names} FROM fetches WHERE target = '{LOSES}'")
-    records = workspace.lake.read("records", MINE.where)
-    fetched = records["outcome"].to_pylist().count("fetched")
-    assert fetch == (records.num_rows, fetched, records.num_rows - fetched, 0, 15)
-    [lookup] = query(
-        workspace, f"SELECT captures, complete, subsets, unread, looked_up_at FROM lookups WHERE target = '{LOSES}'"
-    )
-    assert lookup[:4] == (records.num_rows, True, ["warc"], [])
-    assert lookup[4].tzinfo is not None

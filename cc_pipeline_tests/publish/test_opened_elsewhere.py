@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import polars as pl
 import pytest
 
 from cc_pipeline.export.table_files import select_tables, write_duckdb
@@ -71,14 +70,6 @@ def test_another_version_gives_the_same_rows(
         assert len(found) > 20
         for asked, rows in found.items():
             assert isinstance(expected[asked], list) and rows == expected[asked], (name, asked)
-
-
-def test_polars_and_pandas_take_each_table_of_the_files(files: Mapping[str, Path], here: dict[str, Any]) -> None:
-    for name, path in files.items():
-        with duckdb.connect(str(path), read_only=True) as connection:
-            for table in (one for one in here[name] if one.replace("_", "").isalpha() and one != "version"):
-                rows = connection.sql(f"FROM {table}")
-                assert pl.DataFrame(rows).shape == rows.df().shape == (len(here[name][table]), len(rows.columns))
 
 
 def _installed(version: str, request: pytest.FixtureRequest) -> Path:

@@ -11,17 +11,14 @@ import pytest
 from cc_pipeline.publish.publish import publish_warehouse
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
-from cc_pipeline_tests.publish.lake_pages import commit_pages, make_workspace, page
+from cc_pipeline_tests.publish.lake_pages import make_workspace
 from cc_pipeline_tests.tables_page import (
     PAGE,
     PAGES_OF_EXTENSIONS,
-    SHARED,
     Column,
     blocks,
     columns_by_table,
-    named_blocks,
     page_of,
-    tables_of_extensions,
 )
 
 
@@ -51,13 +48,6 @@ def test_the_file_says_what_every_table_and_column_holds(tmp_path: Path) -> None
         assert notes["feed_items", "content"] != notes["page_metadata", "content"]
 
 
-def test_the_pages_have_exactly_the_published_tables(published: dict[str, list[Column]]) -> None:
-    added = tables_of_extensions()
-    assert sorted(named_blocks(PAGE.read_text("utf-8"))) == sorted([*(published.keys() - added), SHARED])
-    told = [name for page in PAGES_OF_EXTENSIONS for name in named_blocks(page.read_text("utf-8"))]
-    assert sorted(told) == sorted(added)
-
-
 def test_the_pages_have_exactly_their_columns(published: dict[str, list[Column]]) -> None:
     made = blocks(published)
     for path in (PAGE, *PAGES_OF_EXTENSIONS):
@@ -66,15 +56,3 @@ def test_the_pages_have_exactly_their_columns(published: dict[str, list[Column]]
     for name, columns in published.items():
         told = made[name] + made["records"] if name == "quarantine" else made[name]
         assert [column for column, _, _ in columns if f"`{column}`" not in told] == []
-
-
-def test_lists_are_lists_and_rel_is_told_once(tmp_path: Path) -> None:
-    workspace = make_workspace(tmp_path)
-    commit_pages(workspace, [page(0)])
-    publish_warehouse(workspace)
-    with duckdb.connect(str(workspace.settings.published_path), read_only=True) as connection:
-        asked = "SELECT content_languages FROM page_text"
-        assert connection.execute(asked).fetchall() == [(["eng"],)]
-        assert connection.execute(asked.replace("page_text", "lake.page_text")).fetchall() == [("eng",)]
-        asked = "SELECT rel, attributes FROM page_links WHERE type = 'a'"
-        assert connection.execute(asked).fetchall() == [("next", {"class": "x y"})]

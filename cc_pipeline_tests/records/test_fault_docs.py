@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 
-from cc_pipeline.extraction import fetch, loss_policy
-from cc_pipeline.records import source_state
-from cc_pipeline.records.ask_counts import ASK_INTERVAL, ASKS_UNTIL_LOST, BAD_PLAN
-from cc_pipeline.records.orders import RecordOptions
-from cc_pipeline.settings import Settings
+from cc_pipeline.records.ask_counts import BAD_PLAN
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, handling_of
 from cc_pipeline_tests.records.reasons import REASONS
 
@@ -38,24 +33,3 @@ def test_every_reason_has_one_row_that_says_what_the_code_does() -> None:
         assert int(tries) == handling.retry_now, name
         assert counts.startswith("no") is not handling.counts, name
         assert ("pause" in counts) is handling.pauses_host, name
-
-
-def test_the_figures_are_those_of_the_code() -> None:
-    hour = timedelta(hours=1)
-    assert [row[1] for row in rows("What a fetch does")] == [
-        str(figure)
-        for figure in (
-            source_state._MAX_FAILURES,
-            RecordOptions().give_up_after,
-            source_state._SILENT_FILES,
-            ASKS_UNTIL_LOST,
-            ASK_INTERVAL // hour,
-            fetch._PROOF_AGE // hour,
-            Settings.__dataclass_fields__["max_pending"].default,
-            loss_policy.MIN_CAPTURES,
-            Settings.__dataclass_fields__["max_lost"].default,
-            loss_policy.MANY_LOSSES,
-            loss_policy._FIRST_DELAY // timedelta(minutes=1),
-            loss_policy._MAX_DELAY.days,
-        )
-    ]

@@ -168,14 +168,6 @@ def test_a_journal_is_adopted_no_more_once_its_rows_are_committed_and_goes_a_wee
         assert adopt_again(storage, CRAWL) == 0
 
 
-def test_a_file_has_so_many_records_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    captures = make_bucket(tmp_path, 25)
-    monkeypatch.setattr("cc_pipeline.records.segments.MAX_RECORDS", 10)
-    result = fetch(str(tmp_path), tmp_path / "lake", captures, "c1")
-    assert Counter(result.table["stored_file"].to_pylist()).total() == 25
-    assert sorted(Counter(result.table["stored_file"].to_pylist()).values()) == [5, 10, 10]
-
-
 @pytest.mark.process
 @pytest.mark.smoke
 def test_a_kill_at_any_step_of_adoption_loses_no_record_but_one_half_written(tmp_path: Path) -> None:

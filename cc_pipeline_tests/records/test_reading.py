@@ -155,23 +155,3 @@ def test_a_place_that_does_not_answer_is_an_error_at_once(tmp_path: Path) -> Non
         with Transport(server.url, SourceOptions(rate=None, retry=QUICK)) as place, pytest.raises(EnvironmentFault):
             list(read_members(kept, RecordStorage(place, spool=tmp_path)))
         assert len(server.hits) == QUICK.attempts
-
-
-def test_rows_are_drawn_no_further_than_two_windows_ahead(tmp_path: Path) -> None:
-    kept = [row for row, _ in stored_at(tmp_path, "a", 400, 5_000)]
-    window = 50_000
-    drawn: list[int] = []
-
-    def drawing() -> Iterator[Row]:
-        for row in kept:
-            drawn.append(row["stored_length"])
-            yield row
-
-    with FaultServer(tmp_path) as server, Transport(server.url, SourceOptions(rate=None)) as place:
-        given_out = 0
-        for row, found in read_members(drawing(), RecordStorage(place, spool=tmp_path), window=window):
-            assert isinstance(found, bytes)
-            # two windows, and the row that ended the second
-            assert sum(drawn) - given_out <= 2 * window + 6_000
-            given_out += row["stored_length"]
-        assert max(hit.body_bytes for hit in server.hits) <= window // 2 + 6_000

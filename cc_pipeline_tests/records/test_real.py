@@ -6,7 +6,6 @@ import gzip
 import io
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from fastwarc.warc import ArchiveIterator as FastIterator
@@ -15,10 +14,8 @@ from warcio.archiveiterator import ArchiveIterator
 from cc_pipeline.archive import arc, warc
 from cc_pipeline.records.locations import PLACE_NAME
 from cc_pipeline.records.schema import RECORD_SCHEMA
-from cc_pipeline.records.segments import retire_journals
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
-from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.records.fetching import Fetched, fetch_table
 from cc_pipeline_tests.records.planned import read_stored, real_captures, shelf_at
 from cc_pipeline_tests.records.unwrapping import unwrap_content
@@ -27,17 +24,13 @@ CRAWLS = ("CC-MAIN-2024-22", "CC-MAIN-2018-05", "CC-MAIN-2012")
 BUCKET = CORPUS / "realcrawl" / "bucket"
 
 
-def fetch(crawl: str, lake: Path, source: str, commit: str = "c1", held: pa.Table | None = None) -> Fetched:
-    with Transport(source) as transport, shelf_at(lake) as storage:
-        captures = real_captures(CORPUS, crawl).sort_by([(name, "ascending") for name in PLACE_NAME])
-        return fetch_table(captures, transport, storage, crawl=crawl, commit=commit, held=held)
-
-
 @pytest.fixture(scope="module", params=CRAWLS)
 def fetched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, Fetched]:
     """A crawl, the lake that has its records, and the result."""
-    lake = tmp_path_factory.mktemp("lake")
-    return request.param, lake, fetch(request.param, lake, str(BUCKET))
+    crawl, lake = request.param, tmp_path_factory.mktemp("lake")
+    captures = real_captures(CORPUS, crawl).sort_by([(name, "ascending") for name in PLACE_NAME])
+    with Transport(str(BUCKET)) as transport, shelf_at(lake) as storage:
+        return crawl, lake, fetch_table(captures, transport, storage, crawl=crawl, commit="c1")
 
 
 @needs_corpus
@@ -99,22 +92,3 @@ def test_stored_files_open_with_warcio_fastwarc_and_gzip(fetched: tuple[str, Pat
         if name.endswith(".warc.gz"):
             seen = {record.headers.get("WARC-Target-URI") for record in FastIterator(io.BytesIO(data))}
             assert seen >= {row["url"] for row in expected.values()}
-
-
-@needs_corpus
-@pytest.mark.parametrize("crawl", CRAWLS)
-def test_what_is_held_is_not_fetched_again(crawl: str, tmp_path: Path) -> None:
-    with FaultServer(BUCKET) as server:
-        first = fetch(crawl, tmp_path, server.url)
-        asked = len(server.hits)
-        assert asked == first.requests
-        again = fetch(crawl, tmp_path, server.url, commit="c2", held=first.table)
-        assert (again.reused, again.requests, len(server.hits)) == (first.table.num_rows, 0, asked)
-        assert again.table == first.table
-        adopted = fetch(crawl, tmp_path, server.url, commit="c3")
-        assert (adopted.adopted, len(server.hits)) == (first.table.num_rows, asked)
-        assert adopted.table == first.table
-        with shelf_at(tmp_path) as storage:
-            retire_journals(storage, first.settled)
-        fetch(crawl, tmp_path, server.url, commit="c4")
-        assert len(server.hits) > asked

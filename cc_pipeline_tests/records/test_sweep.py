@@ -63,17 +63,6 @@ def test_a_file_without_a_note_is_noted_first(place: Place, swept: Sweep) -> Non
     assert swept() == 1
 
 
-def test_an_old_note_does_not_speak_for_a_file_that_another_slice_went_on_naming(
-    place: Place, storage: RecordStorage, swept: Sweep
-) -> None:
-    place.put(file("shared"), b"1")
-    note(storage, CRAWL, [file("shared")], place.now)
-    place.now += 30 * DAY
-    note(storage, CRAWL, [file("shared")], place.now)
-    place.now += DAY
-    assert swept() == 0
-
-
 def test_a_writer_whose_clock_is_behind_deletes_nothing_early(
     place: Place, storage: RecordStorage, swept: Sweep
 ) -> None:
@@ -208,50 +197,7 @@ def test_crawls_without_rows_are_found_by_their_files(place: Place, storage: Rec
     assert crawls_with_files(storage) == ["CC-MAIN-2018-05", CRAWL]
 
 
-def test_a_crawl_whose_rows_never_stand_still_is_left_to_the_next_sweep(place: Place, storage: RecordStorage) -> None:
-    place.put(file("a"), b"1")
-    states = iter(range(100))
-    assert sweep(storage, CRAWL, lambda: NamedFiles((), next(states)), 0, place.clock) == 0
-    assert place.files() == {file("a").rpartition("/")[2]}
-
-
 FUTURE = 4_070_908_800.0
-_OF_2099 = f"records/{CRAWL}/superseded/20990101T000000.000000Z-x.json"
-
-
-@pytest.mark.parametrize("written", [None, FUTURE], ids=["the name alone", "the place's clock too"])
-def test_a_note_of_a_time_to_come_keeps_nothing_for_ever(place: Place, swept: Sweep, written: float | None) -> None:
-    place.put(file("a"), b"12345")
-    place.put(_OF_2099, json.dumps({"files": [file("a")]}).encode())
-    if written is not None:
-        place.objects[_OF_2099] = (place.objects[_OF_2099][0], written)
-    for _ in range(2):
-        assert swept() == 0
-        place.now += 6.9 * DAY
-    place.now += 0.3 * DAY
-    assert swept() == 1
-    place.now += 7 * DAY
-    swept()
-    assert place.objects == {}
-
-
-def test_a_file_written_at_a_time_to_come_goes_as_its_note_says(
-    place: Place, storage: RecordStorage, swept: Sweep
-) -> None:
-    place.objects[file("a")] = (b"1", FUTURE)
-    note(storage, CRAWL, [file("a")], place.now)
-    assert swept() == 0
-    place.now += 7.1 * DAY
-    assert swept() == 1
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b'{"files": ["rec'])
-def test_an_empty_note_or_half_of_one_makes_no_file_older(place: Place, swept: Sweep, content: bytes) -> None:
-    place.put(file("a"), b"1")
-    place.put(f"records/{CRAWL}/superseded/20200101T000000.000000Z-x.json", content)
-    assert swept() == 0
-    place.now += 7.1 * DAY
-    assert swept() == 1
 
 
 def test_a_fetch_lease_of_a_time_to_come_ends_like_any(place: Place, storage: RecordStorage) -> None:

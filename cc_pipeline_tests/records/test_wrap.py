@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import io
 import struct
 import zlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from warcio.archiveiterator import ArchiveIterator
 
 from cc_pipeline.records.wrap import unwrap_member, wrap_member
 from cc_pipeline_tests.records.planned import html_record
@@ -43,17 +41,6 @@ def test_there_and_back_is_the_same_deflate_stream(body: bytes, level: int, stra
     assert unwrap_content(gzip.decompress(stored)) == (content, URI, offset, len(member))
     assert unwrap_member(stored)[10:] == member[10:]
     assert gzip.decompress(unwrap_member(stored)) == content
-
-
-def test_warcio_reads_source_and_digests() -> None:
-    member = deflated(RECORD, 6)
-    stored = wrap_member(member, RECORD, URI, 100)
-    record = next(iter(ArchiveIterator(io.BytesIO(stored), check_digests="raise")))
-    assert record.content_stream().read().startswith(b"<html>")
-    assert record.digest_checker.passed
-    assert record.rec_type == "response"
-    assert record.rec_headers.get_header("WARC-Source-URI") == URI
-    assert record.rec_headers.get_header("WARC-Source-Range") == f"bytes=100-{100 + len(member) - 1}"
 
 
 @pytest.mark.parametrize("options", [4, 8, 16, 2, 4 | 8 | 16 | 2])

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.stores import local
 from cc_pipeline.stores.answer import Answer, S3Options, Span
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.stores.opening import open_store, system_proxy
@@ -82,22 +78,6 @@ def test_no_link_leads_out_of_a_source(tmp_path: Path) -> None:
     workspace = workspace_of(root, tmp_path / "home")
     with pytest.raises(EnvironmentFault, match="is a link to"):
         workspace.transport.read_all("file")
-
-
-def test_what_another_deletes_at_once_was_written_all_the_same(
-    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = local.written_whole
-
-    @contextmanager
-    def gone(path: Path, **how: Any) -> Iterator[Path]:
-        with whole(path, **how) as beside:
-            yield beside
-        path.unlink()
-
-    monkeypatch.setattr(local, "written_whole", gone)
-    assert put(store, "new", b"one", only_if_absent=True).status == 200
-    assert not (tmp_path / "new").exists()
 
 
 def test_what_a_person_writes_opens_the_right_store(tmp_path: Path) -> None:
@@ -214,9 +194,3 @@ def test_certificates_that_are_not_there_are_named(
     (tmp_path / "none.pem").write_text("not a certificate")
     with pytest.raises(UserInputError, match=f"{variable} is .*none.pem.*holds no certificates"):
         open_store("https://data.commoncrawl.org/")
-
-
-@pytest.mark.parametrize(("offset", "length"), [(0, 0), (-1, 5), (3, -1)])
-def test_a_span_is_a_range(offset: int, length: int) -> None:
-    with pytest.raises(ValueError, match="not a byte range"):
-        Span(offset, length)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes, RetryPolicy
@@ -112,15 +111,3 @@ def test_a_host_that_is_out_is_not_taken_for_one_without(bucket: Path) -> None:
                 server.hits.clear()
                 transport.read_suffix("f1", 8)
             assert said(server.hits) == {"suffix": 1}
-
-
-def test_totals_need_not_be_told(bucket: Path) -> None:
-    with (
-        FaultServer(bucket, rules=[without("416"), Rule("unknown_total", times=None)]) as server,
-        Transport(server.url, SourceOptions(retry=QUICK)) as transport,
-    ):
-        ends(transport)
-        plain = transport.read("f1", 3, 5)
-        assert (plain.data, plain.total) == (data_of(1)[3:8], None)
-        with pytest.raises(EnvironmentFault, match="the source does not tell the size of f1"):
-            _ = plain.size

@@ -5,13 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import random
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cc_pipeline.errors import DataFault, EnvironmentFault
+from cc_pipeline.errors import DataFault
 from cc_pipeline.stores.answer import ERROR_BODY_BYTES, Timeouts
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault
@@ -96,15 +95,6 @@ def test_a_persistent_fault_is_named(folder: Path, kind: str) -> None:
         assert len(server.hits) == attempts
 
 
-def test_nobody_there_is_an_environment_fault(tmp_path: Path) -> None:
-    with FaultServer(tmp_path) as server:
-        url = server.url
-    with open_transport(url) as transport, pytest.raises(EnvironmentFault) as raised:
-        transport.read("f1.bin", 0, 1)
-    assert isinstance(raised.value, RangeFault)
-    assert raised.value.kind is FaultKind.UNREACHABLE
-
-
 def test_many_ranges_come_as_they_complete_with_their_faults(folder: Path) -> None:
     requests = [ByteRange(f"f{n}.bin", n * 10, 10, tag=n) for n in range(20)] + [ByteRange("nothing", 0, 5, tag="none")]
     rules = [Rule("503", share=0.5, retry_after=0)]
@@ -137,15 +127,6 @@ def test_requests_are_drawn_no_further_ahead_than_allowed(folder: Path, kind: st
     assert taken == 300
 
 
-def test_leaving_early_cancels_what_is_under_way(folder: Path) -> None:
-    with FaultServer(folder, latency=0.02) as server, open_transport(server.url) as transport:
-        stream = transport.read_many(ByteRange("f1.bin", n, 5) for n in range(1000))
-        assert isinstance(next(iter(stream)), RangeBytes)
-        stream.close()
-        assert transport.read("f1.bin", 0, 5).data == DATA[:5]
-        assert len(server.hits) < 400
-
-
 def test_what_the_callers_requests_raise_reaches_the_caller(folder: Path) -> None:
     def requests() -> Iterator[ByteRange]:
         yield ByteRange("f1.bin", 0, 5)
@@ -157,23 +138,6 @@ def test_what_the_callers_requests_raise_reaches_the_caller(folder: Path) -> Non
         pytest.raises(RuntimeError, match="the caller's own"),
     ):
         list(transport.read_many(requests()))
-
-
-def test_threads_share_a_transport(folder: Path) -> None:
-    with FaultServer(folder) as server, open_transport(server.url) as transport, ThreadPoolExecutor(4) as pool:
-        streams = [(ByteRange(f"f{number}.bin", n, 8) for n in range(50)) for number in range(4)]
-        for outcomes in pool.map(list, map(transport.read_many, streams)):
-            assert [isinstance(outcome, RangeBytes) for outcome in outcomes] == [True] * 50
-        assert transport.stats.requests == 200
-
-
-def test_a_closed_transport_opens_again(folder: Path) -> None:
-    with FaultServer(folder) as server:
-        transport = open_transport(server.url)
-        assert transport.read("f1.bin", 0, 2).data == DATA[:2]
-        transport.close()
-        assert transport.read("f1.bin", 0, 2).data == DATA[:2]
-        transport.close()
 
 
 def test_a_forked_process_is_told_instead_of_waiting_for_ever(folder: Path) -> None:

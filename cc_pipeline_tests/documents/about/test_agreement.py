@@ -43,10 +43,3 @@ def test_as_many_authors_as_trafilatura_and_the_same(rows: list[dict[str, Any]])
     differ = [pair for pair in pairs if not same_names(*pair)]
     # those that differ: it has the magazine's name where the page has a person's as well
     assert len(differ) <= 0.04 * len(pairs), differ
-
-
-def test_every_value_says_where_it_is_from(rows: list[dict[str, Any]]) -> None:
-    for row in rows:
-        for name in ("published", "modified", "author"):
-            assert (row[name] is None) == (row[f"{name}_from"] is None)
-        assert (row["canonical_url"] is None) == (row["canonical_from"] is None)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from cc_pipeline.documents.about.nodes import plain_text
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline_tests.documents.pages import page
 
@@ -157,18 +156,3 @@ def test_names_that_many_nodes_refer_to_are_read_few_times(monkeypatch: pytest.M
     facts([*nodes, {"@id": "#x", "name": ["Ann Lee", "x" * 601] * 50}])
     assert len(texts) < 10_000
     assert max(len(text) for text in texts if isinstance(text, str)) <= 600
-
-
-@pytest.mark.parametrize(
-    ("text", "plain"),
-    [
-        ("AT&T &copy 2024 &not;", "AT&T &copy 2024 \xac"),
-        ("&#0;&#xD800;&#x110000;", "\ufffd" * 3),
-        ("a&nbsp;&#10;b", "a b"),
-        ("&nosuchname;", "&nosuchname;"),
-        (" \n", None),
-        (7, None),
-    ],
-)
-def test_plain_text(text: object, plain: str | None) -> None:
-    assert plain_text(text) == plain

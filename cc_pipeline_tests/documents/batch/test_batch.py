@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -65,12 +65,6 @@ def test_rows_are_those_of_one_process_in_the_order_of_the_pages() -> None:
     assert list(parse_batches(_pages(12), OPTIONS, 2, identity)) == alone
     titles = [row["content"]["title"] for row in _joined(alone)["page_metadata"]]
     assert titles == [str(n) for n in range(12)]
-
-
-def test_no_batches_and_empty_batches() -> None:
-    assert list(parse_batches([], OPTIONS, 1, identity)) == []
-    (only,) = parse_batches([[]], OPTIONS, 1, identity)
-    assert only["page_metadata"].num_rows == 0
 
 
 @pytest.mark.process
@@ -168,20 +162,6 @@ def test_a_waiting_worker_that_has_ended_is_no_harm() -> None:
     os.kill(int(found["page_metadata"].to_pylist()[0]["server_ip"]), signal.SIGKILL)
     (again,) = parse_batches([[page("<title>b</title>")]], OPTIONS, 1, process_of)
     assert again["page_metadata"].to_pylist()[0]["content"]["title"] == "b"
-
-
-def test_a_worker_has_its_next_batch_before_it_has_ended_one_and_few_are_held() -> None:
-    taken: list[int] = []
-
-    def source() -> Iterator[list[PageInput]]:
-        for number, each in enumerate(_pages(60, 1)):
-            taken.append(number)
-            yield each
-
-    results = parse_batches(source(), OPTIONS, 1, identity)
-    next(results)
-    assert 2 <= len(taken) <= pool._AHEAD_PER_WORKER + 2
-    results.close()
 
 
 def test_batches_larger_than_a_socket_s_buffer_come_and_go() -> None:

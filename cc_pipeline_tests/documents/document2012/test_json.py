@@ -103,31 +103,6 @@ def test_documents_of_ours_read_and_written_again(kind: str) -> None:
     assert to_record_batches([again])["feed_items"].num_rows == len(parsed.feed_items)
 
 
-def test_every_attribute_of_a_link_survives_and_is_read_back() -> None:
-    markup = '<link rel="stylesheet" type="text/css" href="a.css"><script type=module src=b.js></script>'
-    parsed = parse_page(page(markup))
-    document = metadata_object(parsed.metadata, parsed.links)
-    assert document["content"]["links"][0] == {
-        "rel": "stylesheet",
-        "type_attribute": "text/css",
-        "type": "link",
-        "text": "",
-        "href": "https://www.example.com/dir/a.css",
-    }
-    again = read_metadata_json(json.dumps(document), page())
-    assert [(link.type, link.attributes["type"]) for link in again.links] == [
-        ("link", "text/css"),
-        ("script", "module"),
-    ]
-
-
-def test_a_type_attribute_that_took_an_unknown_tag_s_place_stays_there() -> None:
-    link = {"type": "application/x-shockwave", "href": "http://a.example/x", "text": ""}
-    document = json.dumps({"disposition": "SUCCESS", "content": {"type": "html-doc", "links": [link]}})
-    found = read_metadata_json(document, page())
-    assert metadata_object(found.metadata, found.links)["content"]["links"] == [link]
-
-
 def test_a_document_longer_than_the_bound_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     text = '{"disposition": "SUCCESS"}'
     monkeypatch.setattr(reading, "MAX_DOCUMENT", len(text))

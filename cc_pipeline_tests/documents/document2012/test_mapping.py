@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 
 from cc_pipeline.documents.document2012.json import archive_info, failed_page, metadata_object
-from cc_pipeline.documents.page import FLAGS, PageInput, ParsedPage
+from cc_pipeline.documents.page import ParsedPage
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline_tests.documents.pages import page
-
-DOCS = Path(__file__).resolve().parents[3] / "docs" / "formats.md"
 
 ON_FAILURE = {"failure_reason", "failure_detail"}
 ON_SUCCESS = {"server_ip", "http_result", "http_headers", "content_len", "mime_type", "download_size"}
@@ -42,22 +37,6 @@ def test_a_document_has_the_fields_of_its_disposition(case: str) -> None:
     assert there | {"attempt_time", "disposition"} <= document.keys()
     assert not missing & document.keys()
     assert all((row.get(name) is not None) == (there is ON_FAILURE) for name in ON_FAILURE)
-
-
-def _documented() -> dict[str, tuple[str, str]]:
-    rows = re.findall(
-        r"^\| ([^|]+) \| `(SUCCESS|FAILURE)` \| ([^|]+) \|", DOCS.read_text(encoding="utf-8"), re.MULTILINE
-    )
-    return {case.strip(): (disposition, reason.strip().strip("`")) for case, disposition, reason in rows}
-
-
-def test_the_documented_table_is_what_the_code_does() -> None:
-    written = _documented()
-    assert set(written) == set(PAGES)
-    for case, parsed in PAGES.items():
-        reason = parsed.metadata.get("failure_reason") or "-"
-        assert written[case] == (parsed.metadata["disposition"], reason), case
-    assert [flag for flag in FLAGS if f"`{flag}`" not in DOCS.read_text(encoding="utf-8")] == []
 
 
 def test_failures_keep_what_is_known_in_the_columns() -> None:
@@ -102,7 +81,3 @@ def test_archive_info_is_read_off_the_file_name(
     info = archive_info(page(warc_filename=name, warc_segment=segment))
     assert info is not None
     assert (info["arcSourceSegmentId"], info["arcFileDate"], info["arcFileParition"]) == numbers
-
-
-def test_a_capture_without_a_place_has_no_archive_info() -> None:
-    assert archive_info(PageInput(crawl="c", subset="warc", url="http://a/", payload=b"")) is None

@@ -55,21 +55,6 @@ def test_the_compiled_one_was_built() -> None:
     assert simhash.COMPILED
 
 
-@pytest.mark.parametrize("wrong", [b"bytes", None, 3])
-def test_only_texts_are_taken(wrong: object) -> None:
-    with pytest.raises(TypeError):
-        text_simhash(wrong)
-
-
-@pytest.mark.parametrize("text", ["", "a", "abc", "𝄞a"])
-def test_fewer_than_four_units_give_zero(text: str) -> None:
-    assert text_simhash(text) == simhash_plainly(text) == 0
-
-
-def test_fingerprint_of_nothing_is_the_polynomial() -> None:
-    assert fingerprint(b"") == 0xD74307D3FD3382DB
-
-
 @needs_corpus
 def test_every_value_of_the_original_code() -> None:
     golden = json.loads(gzip.decompress((CORPUS / "simhash" / "golden_2012.json.gz").read_bytes()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 
 import pytest
 
@@ -50,25 +49,6 @@ def test_the_author_of_an_item_is_the_first_who_has_a_name() -> None:
     assert [each["email"] or each["name"] for each in item["authors"]] == ["a@b.example", "Jane Doe", "Jim Roe"]
     [item] = _parse(form % "<author>a@b.example</author>").feed_items
     assert item["author"] == "a@b.example"
-
-
-def test_rss_items_as_rows() -> None:
-    first, second = _parse(RSS).feed_items
-    assert first["link"] == "https://example.com/1?a=1&b=2"
-    assert first["title"] == "First"
-    assert first["description"] == "<p>Short</p>"
-    assert first["author"] == "ed@example.com (Ed Itor)"
-    assert first["categories"] == ["A", "B"]
-    assert first["comments"] == "https://example.com/1#c"
-    assert first["guid"] == "tag:1"
-    assert first["published"] == datetime(2004, 1, 2, 0, 48, 21, tzinfo=UTC)
-    assert [(link["rel"], link["href"]) for link in first["links"]] == [
-        ("alternate", "https://example.com/1?a=1&b=2"),
-        ("enclosure", "https://example.com/a.mp3"),
-    ]
-    assert first["content"] == '<p>Long <a href="https://example.com/x.html">link</a></p>'
-    assert (second["title"], second["author"], second["link"]) == (None, "Someone", "https://example.com/2")
-    assert second["published"] == datetime(2004, 1, 1, 18, tzinfo=UTC)
 
 
 def test_rss_as_the_2012_document() -> None:
@@ -205,20 +185,3 @@ def test_items_over_the_limit_are_cut() -> None:
     feed = parse_feed("<rss><channel>" + "<item/>" * 50 + "</channel></rss>", Limits(feed_items=5))
     assert feed is not None
     assert (len(feed.items), feed.flags) == (5, {"items_cut"})
-
-
-def test_only_content_of_other_media_types_is_base64() -> None:
-    texts = [
-        parse_feed(
-            f'<feed xmlns="http://www.w3.org/2005/Atom"><entry>'
-            f'<{name} type="application/json; a=b">d29y\nZA==</{name}></entry></feed>',
-            Limits(),
-        )
-        for name in ("content", "summary")
-    ]
-    content, summary = texts
-    assert content is not None
-    assert summary is not None
-    assert content.items[0].contents[0].value == "word"
-    assert summary.items[0].description is not None
-    assert summary.items[0].description.value == "d29y\nZA=="

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from cc_pipeline.documents.document2012.json import metadata_object
-from cc_pipeline.documents.feeds.rows import parse_feed
-from cc_pipeline.documents.page import Limits, ParsedPage
+from cc_pipeline.documents.page import ParsedPage
 from cc_pipeline.documents.parse import parse_page
 from cc_pipeline.documents.rows import to_record_batches
 from cc_pipeline_tests.documents.pages import page
@@ -54,25 +52,6 @@ def test_what_a_feed_says_of_itself() -> None:
     assert podcast["owner"] == {"name": "Ann", "url": None, "email": "ann@example.com"}
     assert (podcast["author"], podcast["type"], podcast["explicit"]) == ("Ann", "serial", False)
     assert podcast["image"] == "https://example.com/cover.jpg"
-
-
-def test_the_picture_of_rss_1_lies_beside_the_channel() -> None:
-    feed = parse_feed(
-        '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/">'
-        '<channel><title>T</title><image rdf:resource="https://example.com/a.png"/></channel>'
-        "<image><url>https://example.com/a.png</url></image></rdf:RDF>",
-        Limits(),
-    )
-    assert feed is not None
-    assert feed.image == "https://example.com/a.png"
-
-
-def test_enclosures_have_their_length() -> None:
-    row = _item('<enclosure url="/a.mp3" type="audio/mpeg" length="12345678901"/><enclosure url="/b" length="many"/>')
-    assert [(each["url"], each["type"], each["length"]) for each in row["enclosures"]] == [
-        ("https://example.com/a.mp3", "audio/mpeg", 12345678901),
-        ("https://example.com/b", None, None),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -271,8 +250,3 @@ def test_a_json_feed_that_was_cut_keeps_what_stands_before() -> None:
 )
 def test_odd_json_feeds_are_rows(text: str) -> None:
     assert _json(text).metadata["parsed_as"] == "feed"
-
-
-def test_the_document_of_2012_has_json_feeds_too() -> None:
-    parsed = _json(json.dumps(JSON))
-    assert metadata_object(parsed.metadata, parsed.links)["content"]["items"][0]["title"] == "First"

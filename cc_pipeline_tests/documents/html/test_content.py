@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from selectolax.lexbor import LexborHTMLParser
 
 from cc_pipeline.documents.html import content, model
 from cc_pipeline.documents.html.content import (
@@ -26,18 +25,11 @@ ARTICLE = f"""<html><body><h1>The mill</h1>
 <div>{PARAGRAPHS}<p>More in <a href="/about?a=1&amp;b=2">the archive</a> of the town, which opens at noon each day.</p>
 </div><div>Advertisement</div>
 <div><a href="/1">Another headline</a> <a href="/2">And one more</a></div></body></html>"""
-LIST = (
-    "<html><body><h1>Parts</h1><ul>" + "".join(f"<li>Part {n}: {n} EUR</li>" for n in range(40)) + "</ul></body></html>"
-)
 
 
 def test_furniture_around_an_article_is_left_out() -> None:
     found = main_content(ARTICLE) or ""
     assert found.split("\n") == [*SENTENCES, "More in the archive of the town, which opens at noon each day."]
-
-
-def test_what_is_no_article_is_kept_whole() -> None:
-    assert (main_content(LIST) or "").count("EUR") == 40
 
 
 def test_a_list_of_articles_keeps_its_headlines() -> None:
@@ -92,24 +84,6 @@ def test_headings_of_what_is_kept_stay_whatever_their_rank() -> None:
     assert [text for text in found if text not in SENTENCES] == ["Section of the first rank", "Part", "Part of a part"]
 
 
-AROUND_BOX = "".join(f"<p>{sentence}</p>" for sentence in SENTENCES[:3])
-
-
-@pytest.mark.parametrize(
-    ("within", "out"),
-    [
-        ("<h2 id=Edit_wars>Edit wars, cookies and shares</h2>", False),
-        (f"<div class=share>{'Share this page with people you know. ' * 3}</div>", True),
-        (f"<div class=share>{'Share this page with people you know. ' * 20}</div>", False),
-    ],
-)
-def test_boxes_are_taken_out_where_they_are_small(within: str, out: bool) -> None:
-    seen = tables_of(f"<body><main>{AROUND_BOX}{within}{AROUND_BOX}</main>")
-    found = content_of(seen, np.full(len(seen.blocks.chars), 0.9, np.float32)).text
-    first = LexborHTMLParser(within).text(separator="\n").strip().split("\n")[0]
-    assert (first.strip() not in found) == out
-
-
 def test_main_content_has_its_bound() -> None:
     cut = ParseOptions(limits=Limits(text_chars=500), markdown=True)
     # title and description are in the text too
@@ -131,22 +105,9 @@ def test_markdown_has_the_addresses_of_the_links() -> None:
     assert f"]({address})" in parsed.text["main_content_markdown"]
 
 
-@pytest.mark.parametrize("markup", ["", "<p>", "<body></body>", "<p>&nbsp;</p>", "<a href=x>" * 50, "\x00"])
-def test_pages_without_content(markup: str) -> None:
-    assert (main_content(markup) or "").strip("\ufffd") == ""
-
-
 def test_many_blocks_are_kept_as_they_are() -> None:
     markup = "<html><body><nav>menu</nav>" + "<p>word" * model.MAX_BLOCKS + "</body></html>"
     assert main_content(markup) == "\n".join(["menu", *["word"] * model.MAX_BLOCKS])
-
-
-def test_markdown_is_written_of_text_with_control_characters() -> None:
-    body = ARTICLE.replace("river", "ri&#x1;ver&#x2;")
-    parsed = parse_page(page(body), ParseOptions(markdown=True))
-    assert parsed.text is not None
-    assert "ver\x02, the old mill" in parsed.text["main_content_markdown"]
-    assert parsed.metadata["flags"] is None
 
 
 def test_a_model_that_fails_on_a_page_costs_its_main_content_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_pipeline.documents.schemas import QUALITY
 from cc_pipeline.documents.signals import plain, quality
 from cc_pipeline.documents.signals import quality as fingerprints
-from cc_pipeline.documents.signals.quality import Quality, fingerprint, likeness
+from cc_pipeline.documents.signals.quality import fingerprint
 
 compiled = pytest.mark.skipif(not fingerprints.COMPILED, reason="the compiled signals are not built")
 #: Few words, so that runs repeat; and anything at all.
@@ -25,22 +22,6 @@ TEXTS = st.one_of(
 def test_compiled_and_plain_agree(text: str) -> None:
     assert fingerprints._minhash(text) == plain.minhash(text)
     assert quality._repetition(text) == plain.repetition(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        ("One. Two! Three?", 3),
-        ("It is 3.5 of example.com", 0),
-        ("He said \u201cgo.\u201d (She went.) So", 2),
-        ("\u4e00\u3002\u4e8c\uff01x", 2),
-        ("Wait\u2026 no", 0),
-        ("a.\u00a0b", 1),
-    ],
-)
-def test_sentences_end_at_marks(text: str, count: int) -> None:
-    found = quality.quality(text)
-    assert found is not None and found.sentences == count
 
 
 def test_values_do_not_change() -> None:
@@ -69,16 +50,6 @@ def test_case_and_white_space_do_not_matter_and_no_word_is_nothing() -> None:
     assert fingerprint("word").content_minhash is not None
 
 
-def test_likeness_estimates_the_share_of_runs_in_common() -> None:
-    words = [f"w{random.Random(7).random()}{number}" for number in range(1000)]
-    one, other = fingerprint(" ".join(words[:800])), fingerprint(" ".join(words[200:]))
-    assert one.content_minhash is not None
-    assert other.content_minhash is not None
-    # 596 runs of 996 are in both
-    assert likeness(one.content_minhash, other.content_minhash) == pytest.approx(0.6, abs=0.19)
-    assert likeness(one.content_minhash, one.content_minhash) == 1
-
-
 def test_quality_of_a_known_text() -> None:
     found = quality.quality("- The cat and the dog #1 {x}\nSee more...\nSee more...\nJavaScript is off! Lorem ipsum.\n")
     assert found is not None
@@ -104,18 +75,3 @@ def test_quality_of_a_known_text() -> None:
         "lorem_ipsum": 1,
     }
     assert quality.quality(None) is quality.quality(" \n") is None
-
-
-def test_repeated_runs_are_shares_of_the_words_characters() -> None:
-    found = quality.quality("one two three four five " * 3)
-    assert found is not None
-    # 'three four' and 'four five' are the longest pairs: 9 of 57 characters, three times each
-    assert found.top_2gram == pytest.approx(27 / 57)
-    assert found.duplicate_5grams == pytest.approx(38 / 57)
-    assert found.duplicate_10grams == pytest.approx(38 / 57)
-    assert quality.quality("one two three four five " * 2).duplicate_10grams == 0
-    assert quality.quality("a " * 50)._asdict()["top_4gram"] == 1
-
-
-def test_the_column_has_the_fields() -> None:
-    assert tuple(field.name for field in QUALITY) == Quality._fields

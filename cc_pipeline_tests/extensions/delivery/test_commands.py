@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,24 +11,11 @@ import pytest
 from cc_pipeline.extensions.delivery.manifest import MANIFEST
 from cc_pipeline_tests.cli.conftest import ARC, NEW, Cli, World
 from cc_pipeline_tests.cli.test_credentials import GUARDED, PASSWORD, USER, files_that_leak, leaks, place_of
-from cc_pipeline_tests.cli.test_holes import HOLE, NO_ZIPNUM, SITE
-from cc_pipeline_tests.cli.test_provenance import everything_in
+from cc_pipeline_tests.cli.test_incomplete import HOLE, NO_ZIPNUM, SITE
+from cc_pipeline_tests.cli.written import everything_in
 from cc_pipeline_tests.faultserver import FaultServer
 
 pytestmark = [pytest.mark.process, pytest.mark.xdist_group("cli published")]
-
-
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
-        (1, ("--to", "x", "--convert", "zip")),
-        (1, ("--to", "https://example.com/x")),
-        (2, ()),
-    ],
-)
-def test_a_mistake_is_said(cli: Cli, world: World, status: int, words: tuple[str, ...]) -> None:
-    said = cli("delivery", "copy", SITE, "-c", NEW, *words, "--home", world.home)
-    assert (said.status, said.out) == (status, "") and "Traceback" not in said.err
 
 
 def test_nothing_is_delivered_over_holes(cli: Cli, world: World, tmp_path: Path) -> None:
@@ -59,14 +43,6 @@ def test_a_password_is_in_no_delivery(cli: Cli, world: World, tmp_path: Path) ->
     assert files_that_leak(tmp_path / "mine") == []
 
 
-def unpacked(out: Path) -> Iterator[tuple[Path, bytes]]:
-    yield from everything_in(out)
-    with zipfile.ZipFile(out / "site.wacz") as archive:
-        for name in archive.namelist():
-            member = archive.read(name)
-            yield out / "site.wacz", gzip.decompress(member) if name.endswith(".gz") else member
-
-
 def test_nothing_that_leaves_names_a_path_of_the_home(cli: Cli, rich: Path, world: World, tmp_path: Path) -> None:
     out = tmp_path / "handed"
     out.mkdir()
@@ -77,7 +53,7 @@ def test_nothing_that_leaves_names_a_path_of_the_home(cli: Cli, rich: Path, worl
     assert [one.status for one in said] == [0, 0], said
     assert (out / "site.wacz.targets.csv").exists() and (out / "site.wacz.provenance.json").exists()
     seen = 0
-    for path, data in unpacked(out):
+    for path, data in everything_in(out):
         seen += 1
         # a record that became WARC says by an address from where (WARC-Source-URI)
         for place in (rich, tmp_path, *(() if path.suffix == ".wacz" else (world.bucket,))):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +10,9 @@ import duckdb
 import pytest
 
 from cc_pipeline.extensions.policies.card import COLUMNS
-from cc_pipeline_tests.cli.conftest import Cli, World, commands_of
+from cc_pipeline_tests.cli.conftest import Cli
 
 pytestmark = pytest.mark.xdist_group("cli published")
-
-
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "extensions" / "policies.md"
 
 
 @pytest.fixture
@@ -104,20 +99,3 @@ def test_without_filters_only_texts_and_no_copies_are_left(cli: Cli, home: Path,
     for page in good:
         newest[page["main_content"]] = max(newest.get(page["main_content"], page["fetch_time"]), page["fetch_time"])
     assert {row["text"]: row["fetch_time"] for row in rows_of(without)} == newest
-
-
-@pytest.mark.process
-def test_the_example_of_the_page_makes_a_data_set(
-    cli: Cli, world: World, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CC_PIPELINE_SOURCE", str(world.bucket))
-    monkeypatch.setenv("CC_PIPELINE_HOME", str(shutil.copytree(home, tmp_path / "home")))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "sites.txt").write_text("example.com\nexample.org\n", "utf-8")
-    commands = commands_of(PAGE)
-    assert len(commands) == 2
-    for command in commands:
-        said = cli(*shlex.split(command)[1:])
-        assert said.status == 0, (command, said.err)
-    assert rows_of(tmp_path / "texts")
-    assert {path.name for path in (tmp_path / "texts").iterdir()} >= {"README.md", "datasheet.json"}

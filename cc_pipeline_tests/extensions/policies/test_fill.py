@@ -38,13 +38,6 @@ def test_a_targets_robots_txt_is_its_hosts(text: str) -> None:
     assert parse_target(found.definition) == found
 
 
-def test_sets_with_long_names_have_one_each() -> None:
-    names = [f"newspapers-of-switzerland-and-liechtenstein-in-{language}" for language in ("german", "french")]
-    found = policy_targets([parse_target(f"set:{name} = url:http://{name[-6:]}.ch/a") for name in names])
-    assert len({one.slug for one in found}) == 2
-    assert [parse_target(one.definition) for one in found] == found
-
-
 def test_a_location_that_is_no_url_leads_nowhere() -> None:
     answer = _RobotsCapture({}, "", "unreadable")
     where = (("Location", "http://[bad/robots.txt"),)

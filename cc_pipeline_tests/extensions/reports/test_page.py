@@ -19,7 +19,7 @@ from selectolax.lexbor import LexborHTMLParser
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.extensions.reports import page as writing
 from cc_pipeline.extensions.reports.findings import MAX_ROWS, Findings, find_target
-from cc_pipeline.extensions.reports.page import month_of, render_page, write_report
+from cc_pipeline.extensions.reports.page import render_page, write_report
 from cc_pipeline.lake.published_file import open_bounded
 from cc_pipeline.publish.sql import with_moves
 from cc_pipeline.settings import Settings
@@ -165,14 +165,6 @@ def test_what_became_of_pages_is_told_of_all_domains(
     assert len(told.changed_domains) == MAX_ROWS
     [said] = [text for text in texts(render_page(told), ".lede") if "can be compared" in text]
     assert f" {many} came" in said
-
-
-def test_a_crawl_is_of_the_month_of_its_captures() -> None:
-    day = datetime(2018, 1, 16, tzinfo=UTC)
-    assert month_of("CC-MAIN-2018-05", day, long=True) == "January 2018"
-    assert month_of("CC-MAIN-2018-05", day.replace(year=2036)) == "Feb 2018", "a wrong clock"
-    assert [month_of(crawl, None) for crawl in ("CC-MAIN-2018-05", "CC-MAIN-2012")] == ["Feb 2018", "2012"]
-    assert month_of("CC-MAIN-2012", datetime(2012, 2, 4, tzinfo=UTC)) == "Feb 2012"
 
 
 def test_long_changes_are_folded_to_their_first_paragraphs(found: Findings) -> None:

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from cc_pipeline.errors import PlaceFault
-from cc_pipeline.extensions.spark.messages import Mailbox, mailbox_in, watch_sign_of_life
+from cc_pipeline.extensions.spark.messages import mailbox_in, watch_sign_of_life
 
 
 class Store:
@@ -58,17 +57,6 @@ def test_a_mailbox_is_below_the_lake_and_empty_afterwards() -> None:
         assert mail.read(mail.sign_of_life_key) == b"0"
         store.put_object(Bucket="bucket", Key=f"{mail.prefix}/messages/1.json", Body=b"")
     assert sorted(store.objects) == ["some/lake/jobs/other/alive", "some/lake/records/x"]
-
-
-def test_a_place_that_takes_nothing_is_said_with_advice() -> None:
-    store = Store()
-    store.down = EndpointConnectionError(endpoint_url="http://nowhere")
-    with (
-        pytest.raises(PlaceFault, match="s3://bucket/jobs/run-1") as refused,
-        Mailbox(store, "bucket", "jobs/run-1").open(),
-    ):
-        pass
-    assert "CC_PIPELINE_LAKE_ENDPOINT" in refused.value.advice
 
 
 @pytest.mark.parametrize("gone", [False, True])

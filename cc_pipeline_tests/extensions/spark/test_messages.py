@@ -12,13 +12,7 @@ from cc_pipeline.extensions.spark.messages import Failed, Inbox, Outbox, RemoteE
 from cc_pipeline.extensions.spark.messages import error_as_json as as_json
 from cc_pipeline.extensions.spark.messages import error_from_json as from_json
 from cc_pipeline.extraction.failure_isolation import affects_all_targets
-from cc_pipeline.extraction.run import PartitionResult
-from cc_pipeline.lake.slice import StageReport
 from cc_pipeline.transport.faults import FaultKind, RangeFault, range_fault
-
-REPORT = StageReport(
-    "fetch", 3, 2, 100, 4, 1.5, 1, 1, ("a note",), {"a": {"rows:records": 1}, "b": {"rows:records": 2, "x": "y"}}
-)
 
 
 def told(*messages: Any) -> list[Any]:
@@ -29,18 +23,6 @@ def told(*messages: Any) -> list[Any]:
         getattr(out, name)(*arguments)
     inbox = Inbox()
     return [message for text in sent if (message := inbox.read(json.loads(text))) is not None]
-
-
-def test_partitions_that_share_a_report_share_it_there_too() -> None:
-    other = StageReport("parse", 1)
-    mades = [
-        PartitionResult("C", "a", {"records": REPORT, "page_text": other}),
-        PartitionResult("C", "b", {"records": REPORT}),
-    ]
-    found = told(*(("send_partition", made) for made in mades))
-    assert found == mades
-    assert found[0].reports["records"] is found[1].reports["records"]
-    assert isinstance(found[0].reports["records"].notes, tuple)
 
 
 @pytest.mark.parametrize(
@@ -73,17 +55,6 @@ def test_whose_fault_it_is_can_be_told_from_the_cause() -> None:
     assert affects_all_targets(from_json(as_json(error)))
     error.__cause__ = range_fault(FaultKind.NOT_FOUND, "a", 1, 2, "gone", 3)
     assert not affects_all_targets(from_json(as_json(error)))
-
-
-def test_an_error_of_somebody_else_keeps_its_name_words_and_way() -> None:
-    try:
-        raise KeyError("nothing there")
-    except KeyError as error:
-        found = from_json(json.loads(json.dumps(as_json(error))))
-    assert isinstance(found, RemoteError)
-    assert type(found).__name__ == "KeyError"
-    assert str(found) == repr(found) == "KeyError('nothing there')"
-    assert "test_messages.py" in found.__notes__[0]
 
 
 def test_no_message_makes_an_object_of_a_class_it_names() -> None:

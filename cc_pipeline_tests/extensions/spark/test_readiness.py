@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import os
-import re
-import sys
 from dataclasses import replace
-from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +11,8 @@ import pytest
 
 from cc_pipeline.defs.engines import LOCAL, find_engine
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.extensions.spark import code_check as worker_facts
-from cc_pipeline.extensions.spark.code_check import ROW_LIBRARIES, check_processes, describe_process
-from cc_pipeline.extensions.spark.readiness import check_ready, engine_findings, spark_submit
+from cc_pipeline.extensions.spark.code_check import check_processes, describe_process
+from cc_pipeline.extensions.spark.readiness import check_ready, engine_findings
 from cc_pipeline.extensions.spark.settings import SparkSettings
 from cc_pipeline.lake import published_file
 from cc_pipeline.settings import Settings
@@ -51,11 +46,6 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_machine_and_settings_that_have_all(machine: Path) -> None:
-    check_ready(GOOD)
-    check_ready(changed(source="/folder", spark_master="local[2]"))
-
-
 @pytest.mark.parametrize(
     ("change", "names"),
     [
@@ -69,19 +59,6 @@ def test_a_machine_and_settings_that_have_all(machine: Path) -> None:
 def test_settings_with_which_no_job_can_run(machine: Path, change: dict[str, object], names: str) -> None:
     with pytest.raises(UserInputError, match=names):
         check_ready(changed(**change))
-
-
-def test_a_machine_without_java_or_spark(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (machine / "java" / "bin" / "java").unlink()
-    with pytest.raises(EnvironmentFault, match="Java 17") as refused:
-        check_ready(GOOD)
-    assert "JAVA_HOME" in refused.value.advice
-    monkeypatch.setenv("SPARK_HOME", str(machine / "nothing"))
-    monkeypatch.setenv("PATH", str(machine))
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(EnvironmentFault, match="spark-submit") as refused:
-        spark_submit()
-    assert "cc-pipeline[spark]" in refused.value.advice
 
 
 def test_places_on_s3_without_credentials_are_named_with_all_else(
@@ -102,44 +79,6 @@ def test_places_on_s3_without_credentials_are_named_with_all_else(
         check_ready(changed(source="s3://commoncrawl", s3_anonymous=True, lake="/home/lake"))
     [found] = [one for one in engine_findings(GOOD) if "needs credentials" in one.text]
     assert found.level == "bad"
-
-
-def test_each_difference_is_named_with_both_versions() -> None:
-    own = describe_process()
-    libraries = own["libraries"] | {"lxml": "5.0", "pyarrow": "none"}
-    with pytest.raises(EnvironmentFault) as refused:
-        check_processes([own | {"libraries": libraries, "python": "3.9.1"}], own)
-    for name, there, this in (
-        ("lxml", "5.0", own["libraries"]["lxml"]),
-        ("pyarrow", "none", own["libraries"]["pyarrow"]),
-        ("Python", "3.9.1", own["python"]),
-    ):
-        assert f"{name} is {there} there and {this} here" in refused.value.problem
-    assert "requirements.txt" in refused.value.advice
-
-
-def test_every_library_that_makes_rows_is_compared() -> None:
-    """What the rooms that make rows import of others. What they only reach a place or a database with changes none."""
-    changes_nothing = {"duckdb"}
-    root = Path(worker_facts.cc_pipeline.__file__).parent
-    names: set[str] = set()
-    for room in ("archive", "commoncrawl", "documents", "lake", "records"):
-        for path in (root / room).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-                if isinstance(node, ast.Import):
-                    names |= {one.name.partition(".")[0] for one in node.names}
-                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                    names.add(node.module.partition(".")[0])
-    by_module = packages_distributions()
-    others = names - set(sys.stdlib_module_names) - {"cc_pipeline"} - changes_nothing
-    assert len(others) > 10
-    unknown = {one for one in others if not {normal(each) for each in by_module.get(one, [one])} & set(ROW_LIBRARIES)}
-    assert unknown == set()
-    assert [name for name, found in describe_process()["libraries"].items() if found == "none"] == []
-
-
-def normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def test_what_no_run_could_publish_is_refused_before_anything_is_fetched(

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,13 +25,11 @@ from cc_pipeline.defs.stage_runner import StageRunner
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.extensions.spark import submission
 from cc_pipeline.extensions.spark.messages import FOLDER, s3_client
-from cc_pipeline.extensions.spark.submission import SparkSubmit
 from cc_pipeline.extraction.run import TABLES
 from cc_pipeline.home import read_note
-from cc_pipeline.settings.reading import as_texts
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.closing import closed_later
-from cc_pipeline_tests.defs.graph import cc_pipeline, definitions, recorded
+from cc_pipeline_tests.defs.graph import recorded
 from cc_pipeline_tests.extensions.spark import stand_in_driver
 from cc_pipeline_tests.weedserver import REGION, S3Server
 from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
@@ -174,66 +170,3 @@ def test_jobs_of_one_home_come_one_after_the_other(
         runner.extract([NEW], [parse_target(TWO[0])])
         assert sorted(recorded(runner.instance, "page_metadata")) == [f"{NEW}|{TWO[0]}"]
     assert other.closed
-
-
-def test_a_driver_without_its_starter_keeps_the_next_job_waiting(workspace: Workspace, tmp_path: Path) -> None:
-    program = tmp_path / "spark" / "bin" / "spark-submit"
-    program.write_text("#!/bin/sh\nsleep 60\n")
-    path = tmp_path / "lock"
-    with path.open("w") as mine:
-        fcntl.flock(mine, fcntl.LOCK_EX)
-        submit = SparkSubmit(workspace.settings, tmp_path / "driver.log", mine.fileno())
-        driver = submit._start({})
-    assert driver is not None
-    with path.open("w") as next_one:
-        try:
-            with pytest.raises(BlockingIOError):
-                fcntl.flock(next_one, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        finally:
-            os.killpg(driver.pid, signal.SIGKILL)
-            driver.wait()
-        fcntl.flock(next_one, fcntl.LOCK_EX)
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    """One that forgets."""
-    with dg.DagsterInstance.ephemeral() as made:
-        yield made
-
-
-def test_a_run_of_the_ui_goes_to_the_cluster_by_its_tag(
-    instance: dg.DagsterInstance, workspace: Workspace, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, text in as_texts(replace(workspace.settings, engine="local")).items():
-        monkeypatch.setenv(f"CC_PIPELINE_{name}", text)
-    monkeypatch.setenv("CC_PIPELINE_HOME", str(workspace.settings.home))
-    workspace.register_targets([parse_target(TWO[0])])
-    job = definitions().resolve_implicit_global_asset_job_def()
-    instance.add_dynamic_partitions("crawl", [NEW])
-    instance.add_dynamic_partitions("target", [TWO[0]])
-    result = job.execute_in_process(
-        instance=instance,
-        partition_key=f"{NEW}|{TWO[0]}",
-        tags={ENGINE_TAG: "spark"},
-        asset_selection=[*map(dg.AssetKey, TABLES)],
-        raise_on_error=False,
-    )
-    assert result.success
-    assert sorted(recorded(instance, "page_text")) == [f"{NEW}|{TWO[0]}"]
-
-
-def test_a_command_is_refused_before_it_does_anything(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    home = tmp_path / "nothing"
-    asked = ("--crawl", NEW, TWO[0], "--source", str(bucket[0]), "--home", str(home))
-    monkeypatch.setenv("CC_PIPELINE_ENGINE", "spark")
-    status, _, said = cc_pipeline(monkeypatch, capsys, "run", *asked)
-    assert status != 0
-    assert "CC_PIPELINE_SPARK_MASTER" in said
-    monkeypatch.setenv("CC_PIPELINE_ENGINE", "sparc")
-    status, _, said = cc_pipeline(monkeypatch, capsys, "run", *asked)
-    assert status != 0
-    assert "local, spark" in said
-    assert not home.exists()

@@ -145,34 +145,6 @@ def test_reports_where_the_index_led_astray() -> None:
     assert [(drift.key, drift.pointed - drift.actual) for drift in tree.drifts] == [(b"key-01500", 14)]
 
 
-def _three_levels() -> tuple[Items, bytes]:
-    # separators of about 500 bytes: 128 to an index block, so that 64 KiB blocks make three levels
-    items = [
-        (b"com.example/%s/%07d:http" % (b"x" * 480, number), _value(number)) for number in range(0, 2_200_000, 100)
-    ]
-    return items, _file(items, 65536)
-
-
-def test_cold_and_warm_reads_of_a_tree_with_three_levels() -> None:
-    items, content = _three_levels()
-    _, index_blocks = HEADER.unpack_from(content)
-    assert index_blocks >= 3
-    memory = Memory(content)
-    values_of(BTree(memory, "tree"), items[100][0])
-    shallow = len(memory.reads)
-    assert shallow <= 3
-    for number in range(0, len(items), 997):
-        memory.reads.clear()
-        cold = BTree(memory, "tree")
-        assert values_of(cold, items[number][0]) == [items[number][1]]
-        continued = cold.layout.blocks - 1 > next(items_below(cold, items[number][0])).block
-        assert len(memory.reads) <= 3 + continued
-        assert cold.source.reads == len(memory.reads)
-        memory.reads.clear()
-        assert values_of(cold, items[number][0]) == [items[number][1]]
-        assert memory.reads == []
-
-
 @pytest.mark.parametrize("cut", [1, 100, 255, 256])
 def test_a_cut_file_is_an_error(cut: int) -> None:
     content = _file([(b"key-%05d" % number, _value(number)) for number in range(300)], 256)

@@ -10,10 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
-from cc_pipeline.checks.tables import (
-    check_coverage,
-    check_statistics,
-)
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, prefix_range
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.duck import connect
@@ -228,17 +224,3 @@ def test_row_groups_without_bounds_are_counted_among_those_that_may_match(tmp_pa
     with opened(tmp_path, groups) as catalog:
         assert catalog.unbounded("CC-MAIN-2024-22", ["warc"], [prefix_range(b"a")]) == 1
         assert catalog.unbounded("CC-MAIN-2023-14", ["warc"], [prefix_range(b"a")]) == 0
-
-
-def test_checks_tell_good_from_bad():
-    assert check_coverage(coverage(expected=3, harvested=3)).passed
-    assert check_coverage(coverage(expected=3, harvested=2, failed=1)).severity == "warn"
-    assert check_coverage(coverage(expected=3, harvested=2, missing=1)).severity == "error"
-    assert "ARC" in check_coverage(coverage(reason="ARC years")).message
-    ordered = row_groups(
-        [{"url_surtkey_min": b"a", "url_surtkey_max": b"b"}, {"url_surtkey_min": b"b", "url_surtkey_max": b"c"}]
-    )
-    assert check_statistics(ordered).passed
-    unbounded = row_groups([{"url_surtkey_min": b"a", "url_surtkey_max": b"c"}, {}])
-    assert check_statistics(unbounded).metrics["without bounds"] == 1
-    assert "job repair_statistics" in check_statistics(unbounded).message

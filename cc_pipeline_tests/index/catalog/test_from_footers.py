@@ -86,23 +86,6 @@ def test_files_not_yet_harvested_are_missing_and_strangers_are_left_out(tmp_path
     }  # fmt: skip
 
 
-def test_the_store_knows_what_it_holds(tmp_path: Path):
-    store = FooterStore(tmp_path)
-    data = parquet_bytes(index_table())
-    length = int.from_bytes(data[-8:-4], "little")
-    with store.write(CRAWL) as writer:
-        writer.put(key_of(0), len(data), '"e"', data[-8 - length :])
-        writer.put_failure(key_of(1), "not_found: gone", offset=3)
-    footers = store.read(CRAWL)
-    assert key_of(0) in footers
-    assert key_of(1) not in footers
-    assert footers.entries[key_of(0)].footer_bytes == length
-    assert (footers.entries[key_of(1)].reason, footers.entries[key_of(1)].fault_offset) == ("not_found: gone", 3)
-    assert footers.footer(key_of(0)) == data[-8 - length :]
-    with pytest.raises(KeyError):
-        footers.footer(key_of(1))
-
-
 @pytest.mark.parametrize("name", ["", "..", "a/b", ".hidden", "a\0"])
 def test_odd_crawl_names_lead_nowhere(tmp_path: Path, name: str):
     with pytest.raises(UserInputError):

@@ -10,7 +10,7 @@ import pytest
 
 from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.index.catalog.from_footers import crawl_tables
-from cc_pipeline.index.footers.harvest import FIRST_GUESS, FooterGuess, HarvestPolicy, harvest_crawl
+from cc_pipeline.index.footers.harvest import FIRST_GUESS, HarvestPolicy, harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport.client import Transport
@@ -177,17 +177,6 @@ def test_files_that_could_not_be_checked_are_told(tmp_path: Path, monkeypatch: p
     assert store.read(CRAWL).entries[keys[2]].etag != '"another"'
 
 
-def test_a_failure_is_tried_again_by_the_next_harvest(tmp_path: Path):
-    keys = [key_of(number) for number in range(3)]
-    reader = MemoryReader({key: parquet_bytes(index_table(20)) for key in keys})
-    good, reader.objects[keys[1]] = reader.objects[keys[1]], b"x" * 4000
-    store = FooterStore(tmp_path)
-    assert len(harvest_crawl(CRAWL, keys, reader, store).failed) == 1
-    reader.objects[keys[1]] = good
-    report = harvest_crawl(CRAWL, keys, reader, store)
-    assert (report.fetched, report.failed) == (1, ())
-
-
 def test_a_file_that_fails_for_ever_does_not_make_the_source_sick(tmp_path: Path):
     keys = bucket_of(tmp_path / "bucket", 3)
     store = FooterStore(tmp_path / "footers")
@@ -217,19 +206,6 @@ def test_a_footer_longer_than_the_guess_costs_one_request_for_what_is_missing(tm
     assert all(asked.etag == reader.etags[asked.key] for asked in second)
     footers = FooterStore(tmp_path).read(CRAWL)
     assert all(footers.footer(key) == long[-length:] for key in keys)
-
-
-def test_the_guess_goes_down_too():
-    guess = FooterGuess()
-    assert guess.length == FIRST_GUESS
-    for _ in range(600):
-        guess.learn(5_000)
-    assert guess.length == 5 * 1024
-    guess.learn(10**9)
-    assert guess.length == 5 * 1024
-    for _ in range(600):
-        guess.learn(10**9)
-    assert guess.length == 2**20
 
 
 def test_a_file_that_changes_between_two_requests_is_asked_for_anew(tmp_path: Path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import subprocess
 import sys
 import zlib
@@ -17,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_pipeline.errors import DataFault, DataKind
-from cc_pipeline.index.footers.thrift import CompactReader
 from cc_pipeline.index.parquet import decoding
 from cc_pipeline.index.parquet.decoding import ColumnLayout, decode_batches, decode_pages
 from cc_pipeline.index.parquet.page_walk import MAX_PAGE_BYTES, is_numbered, walk_pages
@@ -172,20 +170,6 @@ def chunk_of(data: bytes) -> tuple[ColumnLayout, bytes]:
     return layout, data[start : start + column.total_compressed_size]
 
 
-def turn_back(chunk: bytes) -> list[tuple[int, bytes]] | None:
-    """The same pages with a plain one in front of one that needs the dictionary, as no writer leaves them."""
-    cuts = [0]
-    while cuts[-1] < len(chunk):
-        reader = CompactReader(chunk, cuts[-1])
-        stored = reader.struct()[3]
-        assert isinstance(stored, int)
-        cuts.append(reader.pos + stored)
-    pages = [(4 + first, chunk[first:last]) for first, last in itertools.pairwise(cuts)]
-    if walk_pages(pages, source="f").dictionary is None:
-        return None
-    return [pages[0], *reversed(pages[1:])]
-
-
 def written(values: list[bytes | None], **options: Any) -> tuple[ColumnLayout, bytes]:
     out = io.BytesIO()
     pq.write_table(pa.table({"url": pa.array(values, pa.binary())}), out, compression="gzip", **options)
@@ -208,8 +192,5 @@ def test_small_steps_give_the_same_values(
         patch.setattr(decoding, "_STEP_BYTES", step)
         assert decode_pages(layout, [(4, chunk)], len(values), source="f").to_pylist() == values
         found = list(decode_batches(layout, chunk, len(values), batch, source="f", offset=4))
-        turned = turn_back(chunk)
-        if turned is not None:
-            assert len(decode_pages(layout, turned, len(values), source="f")) == len(values)
     assert [len(each) for each in found[:-1]] == [batch] * (len(found) - 1)
     assert [value for each in found for value in each.to_pylist()] == values

@@ -212,37 +212,6 @@ def test_without_a_page_index_the_key_goes_first_and_the_rest_follows_where_rows
     assert read <= 2 / 5 * sum(whole) + keys / 5
 
 
-def test_a_dictionary_is_read_only_for_pages_that_use_it(tmp_path: Path) -> None:
-    """The writer gives its dictionary up when it grows too large: later pages need none."""
-    count = 6000
-    files = [f"crawl-data/{number * 7919 % count:05d}" + "f" * 40 for number in range(count)]
-    table = _table([f"h{n:04d}" for n in range(count)]).set_column(4, "warc_filename", pa.array(files))
-    _write(
-        tmp_path,
-        table,
-        write_page_index=True,
-        max_rows_per_page=500,
-        use_dictionary=["warc_filename"],
-        dictionary_pagesize_limit=100_000,
-        compression="none",
-    )
-    chunk = pq.read_metadata(tmp_path / PATH).row_group(0).column(4)
-    dictionary = range(chunk.dictionary_page_offset, chunk.data_page_offset)
-    assert len(dictionary) > 64 << 10
-    for number, used in ((100, True), (5500, False)):
-        with FaultServer(tmp_path) as server, Transport(server.url) as transport:
-            finder = FileFinder(transport, [PATH])
-            finder.file(PATH)
-            server.hits.clear()
-            target = parse_target(f"h{number:04d}.com")
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(fetch, "GAP", 0)
-                found = ParquetLocator(transport, finder).locate("CC-MAIN-2024-22", ["warc"], [target])
-            starts = [int((hit.range or "=0-").split("=")[1].split("-")[0]) for hit in server.hits]
-        assert found.captures[target.slug]["warc_filename"].to_pylist() == [files[number]]
-        assert (dictionary.start in starts) == used
-
-
 def test_a_file_that_was_replaced_is_an_error(tmp_path: Path) -> None:
     _write(tmp_path, _table([f"h{n}" for n in range(50)], pages_each=20))
     with FaultServer(tmp_path) as server, Transport(server.url) as transport:

@@ -18,7 +18,7 @@ from cc_pipeline.errors import DataFault
 from cc_pipeline.index.footers.decode import decode_footer
 from cc_pipeline.index.parquet.chunk_locations import KEY, ColumnLayout, ColumnLocation
 from cc_pipeline.index.parquet.locator import ParquetLocator
-from cc_pipeline.index.parquet.pages import Pages, may_repeat, read_offset_index, single_values
+from cc_pipeline.index.parquet.pages import Pages, read_offset_index, single_values
 from cc_pipeline.transport.client import Transport
 from cc_pipeline_tests.faultserver import FaultServer
 from cc_pipeline_tests.index.parquet.file_finder import FileFinder
@@ -99,13 +99,6 @@ def test_an_index_that_leaves_a_doubt_says_nothing() -> None:
         single_values(b"\x19\xfc", _place("INT32"), pages, "f")
     with pytest.raises(DataFault, match="bounds of 1 pages"):
         single_values(_index(False, status, status, 0), _place("INT32"), Pages((4, 14), (10, 10), (0, 3), 7), "f")
-
-
-def test_only_small_chunks_of_types_that_have_exact_bounds_are_asked() -> None:
-    assert may_repeat(_place("INT32", size=10), 1000)
-    assert not may_repeat(_place("INT32", size=1000), 1000)
-    assert not may_repeat(_place("DOUBLE"), 1000)
-    assert not may_repeat(ColumnLocation(ColumnLayout("c", "INT32", "optional", 0), "", 4, 10, (1, 1), None), 1000)
 
 
 def test_a_column_of_one_value_costs_no_request(tmp_path: Path) -> None:

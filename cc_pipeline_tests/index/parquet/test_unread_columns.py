@@ -60,17 +60,3 @@ def test_nested_and_dotted_columns_are_named(tmp_path: Path, catalog: bool) -> N
     assert note.startswith("4 columns of 1 index file are")
     for name in ("a.dotted", "tags.", "headers.server", "headers.size"):
         assert name in note
-
-
-def test_only_columns_asked_for_are_missed(tmp_path: Path) -> None:
-    path = written(tmp_path, **ODD)
-    assert looked_up(tmp_path, path, ("url_surtkey", "url"), catalog=False).notes == ()
-    (note,) = looked_up(tmp_path, path, ("url", "headers"), catalog=False).notes
-    assert note.startswith("2 columns") and "headers.size" in note and "tags" not in note
-
-
-def test_a_sound_index_has_no_note_and_many_names_are_cut(tmp_path: Path) -> None:
-    assert looked_up(tmp_path, written(tmp_path), None, catalog=False).notes == ()
-    many: dict[str, list[Any]] = {f"odd.{number}{'x' * 200}": [1, 2] for number in range(40)}
-    (note,) = looked_up(tmp_path / "many", written(tmp_path / "many", **many), None, catalog=False).notes
-    assert "and 35 more" in note and len(note) < 600

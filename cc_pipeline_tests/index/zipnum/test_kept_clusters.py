@@ -81,16 +81,6 @@ def test_a_second_run_knows_what_the_first_has_read(root: Path, tmp_path: Path) 
         assert again.requests == 0
 
 
-def test_what_is_known_of_one_crawl_guides_in_another(root: Path, tmp_path: Path) -> None:
-    home = tmp_path / "cache"
-    bucket(root, OTHER, range(10, 2010))
-    with FaultServer(root) as server:
-        cold = len(asked(server, tmp_path / "none", OTHER, 1500))
-        for host in range(0, 2000, 100):
-            asked(server, home, CRAWL, host)
-        assert len(asked(server, home, OTHER, 1500)) < cold
-
-
 def test_a_file_that_was_published_again_is_read_anew(root: Path, tmp_path: Path) -> None:
     home = tmp_path / "cache"
     with Transport(str(root)) as transport:
@@ -126,12 +116,3 @@ def test_what_is_damaged_on_disk_is_read_anew_and_kept_again(root: Path, tmp_pat
                 spoil(path, path.stat().st_size // 2)
             assert asked(server, home, CRAWL, 700) == first
             assert asked(server, home, CRAWL, 700) == ["cluster.idx", "cdx-00000.gz"]
-
-
-def test_no_more_is_kept_than_there_is_room_for(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_module, "_MAX_SPANS", 5)
-    with FaultServer(root) as server:
-        for host in range(0, 2000, 400):
-            asked(server, tmp_path / "cache", CRAWL, host)
-        assert asked(server, tmp_path / "cache", CRAWL, 1600) == ["cluster.idx", "cdx-00000.gz"], "the last ones are"
-        assert len(asked(server, tmp_path / "cache", CRAWL, 0)) > 2

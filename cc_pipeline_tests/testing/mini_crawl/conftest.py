@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from cc_pipeline.testing.mini_crawl import TEST, MiniCrawlSpec, MiniCrawlTruth, generate
@@ -20,16 +17,6 @@ class Bucket:
     root: Path
     spec: MiniCrawlSpec
     truth: MiniCrawlTruth
-
-    def index_files(self, crawl: str, subset: str = "*") -> list[Path]:
-        pattern = f"cc-index/table/cc-main/warc/crawl={crawl}/subset={subset}/*.parquet"
-        return sorted(self.root.glob(pattern))
-
-    def index_rows(self, crawl: str) -> Iterator[dict[str, Any]]:
-        for path in self.index_files(crawl):
-            subset = path.parent.name.removeprefix("subset=")
-            for row in pq.ParquetFile(path).read().to_pylist():
-                yield row | {"subset": subset}
 
 
 @pytest.fixture(scope="package")

@@ -56,22 +56,6 @@ def test_every_capture_is_one_whole_member_with_its_url_and_digest(bucket: Bucke
         assert declared == (f"sha1:{capture.content_digest}" if capture.content_digest else None)
 
 
-def test_the_newer_era_repeats_protocols_and_prefixes_wire_headers(bucket: Bucket) -> None:
-    protocols, prefixed, kept = set(), 0, 0
-    for capture in bucket.truth.captures_of(NEW, subset="warc"):
-        record = next(iter(ArchiveIterator(BytesIO(the_member(bucket, capture)))))
-        names = [name.lower() for name, _ in record.http_headers.headers]
-        protocols.add(tuple(value for name, value in record.rec_headers.headers if name == "WARC-Protocol"))
-        prefixed += any(name.startswith("x-crawler-") for name in names)
-        kept += "content-encoding" in names or "transfer-encoding" in names
-        assert record.http_headers.get_header("Content-Length") == str(capture.payload_length)
-        assert record.rec_headers.get_header("WARC-Truncated") == capture.content_truncated
-    assert protocols == {("http/1.1",), ("h2", "tls/1.3")}
-    assert prefixed > 20 and kept == 0
-    truncated = {capture.content_truncated for capture in bucket.truth.captures_of(NEW)}
-    assert truncated - {None}
-
-
 def test_an_arc_record_is_as_2012_wrote_it(bucket: Bucket) -> None:
     still_encoded = charsets = 0
     for capture in bucket.truth.captures_of(ARC):

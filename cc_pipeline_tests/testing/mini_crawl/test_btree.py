@@ -7,9 +7,6 @@ import io
 import json
 import struct
 
-import pytest
-
-from cc_pipeline.errors import DataFault
 from cc_pipeline.testing.mini_crawl.btree import pack_pointer, write_btree
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 
@@ -36,19 +33,3 @@ def test_equals_the_original_writer_on_real_captures() -> None:
         rows = json.load(lines)["CC-MAIN-2012"]
     items = [(row[0].encode(), pack_pointer(*row[1])) for row in rows]
     assert _written(items, struct.unpack_from("<I", original)[0]) == original
-
-
-@pytest.mark.parametrize(
-    ("items", "key"),
-    [
-        ([(b"b", bytes(32)), (b"a", bytes(32))], r"key b'a' \(item 2\)"),
-        ([(b"", bytes(32))], r"key b'' \(item 1\)"),
-        ([(b"a\0b", bytes(32))], r"key b'a\\x00b' \(item 1\)"),
-        ([(b"a", bytes(32)), (b"b" * 80, bytes(32))], r"key b'b+' \(item 2\)"),
-    ],
-)
-def test_refuses_by_name_and_writes_nothing(items: list[tuple[bytes, bytes]], key: str) -> None:
-    out = io.BytesIO()
-    with pytest.raises(DataFault, match=key):
-        write_btree(items, out, 64)
-    assert out.getvalue() == b""

@@ -1,4 +1,4 @@
-"""``doctor`` on lost and damaged stored records: it names them, and fetches them again when asked."""
+"""``doctor``: it names what is lost or refused, and mends it when asked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from cc_pipeline.settings import load_settings
+from cc_pipeline.transport.limits import SourceLimits
 from cc_pipeline_tests.cli.conftest import NEW, Cli, World
+from cc_pipeline_tests.refusing_hosts import make_refuse
 
 pytestmark = pytest.mark.xdist_group("cli homes")
 
@@ -40,3 +43,15 @@ def test_damaged_records_are_found_by_reading_them_and_repaired(cli: Cli, home: 
         path.unlink()
     assert "records were requested again, parsed and published" in cli("doctor", "--repair", "--home", home).shown
     assert "nothing to repair" in cli("doctor", "--repair", "--home", home).shown
+
+
+def test_doctor_shows_who_refuses_and_lets_a_person_try_again(cli: Cli, world: World, tmp_path: Path) -> None:
+    settings = load_settings({}, source=str(world.bucket), home=str(tmp_path))
+    make_refuse(settings.budget_path, "data.example.org", SourceLimits(10.0, 8))
+    said = cli("doctor", "--source", world.bucket, "--home", tmp_path)
+    assert said.status == 1
+    assert "data.example.org refuses" in said.out
+    assert "--reset-host data.example.org" in " ".join(said.out.split())
+    said = cli("doctor", "--source", world.bucket, "--home", tmp_path, "--reset-host", "data.example.org")
+    assert said.status == 0
+    assert cli("doctor", "--home", tmp_path, "--reset-host", "elsewhere").status == 1
