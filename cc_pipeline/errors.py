@@ -81,11 +81,17 @@ class EnvironmentFault(CcPipelineError):
     def __init__(self, problem: str, advice: str | Advice) -> None:
         # ``problem`` may contain the text of another fault, which has two lines
         self.problem = ". ".join(problem.splitlines())
-        self.advice = advice
+        # another process prints it in the words of its own door
+        self._given_advice = advice
         super().__init__(f"{self.problem}\n{advice}" if advice else self.problem)
 
+    @property
+    def advice(self) -> str:
+        """What to do, in the words of the door through which the call came in that failed."""
+        return str(self).partition("\n")[2]
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.problem, self.advice), self.__dict__
+        return type(self), (self.problem, self._given_advice), self.__dict__
 
 
 class PlaceFault(EnvironmentFault):

@@ -6,11 +6,11 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cc_pipeline.advice import Advice, advise, option
+from cc_pipeline.advice import advise, option
 from cc_pipeline.api.user_input import STANDARD_INPUT
 from cc_pipeline.commoncrawl.target_text import parse_named_captures
 from cc_pipeline.errors import UserInputError
@@ -33,7 +33,12 @@ _MAX_NAMED_CRAWLS: Final = 8
 class AddedCaptures:
     """The result of reading a file of captures: the target that has them now, its captures by crawl (``held``), how
     they compare with earlier ones (``counts``), rows that could not be used (``wrong``), how many captures are of
-    ``blocked`` sites, which no run fetches, and whether the file ``replaced`` earlier captures."""
+    ``blocked`` sites, which no run fetches, and whether the file ``replaced`` earlier captures.
+
+    ``notes`` are lines on what was added, changed and left out, and on rows that could not be used. ``run`` is the call
+    that fetches the captures. Both are in the words of the door through which the file was added: they may be shown
+    later.
+    """
 
     target: Target
     held: Mapping[str, int]
@@ -41,15 +46,20 @@ class AddedCaptures:
     wrong: RejectedRows
     blocked: int
     replaced: bool = False
+    notes: tuple[str, ...] = field(init=False)
+    run: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "notes", self._describe())
+        crawls = [*self.held] if len(self.held) <= _MAX_NAMED_CRAWLS else ["all"]
+        object.__setattr__(self, "run", str(advise("run", self.target.definition, crawl=crawls)))
 
     def __repr__(self) -> str:
         counts_text = ", ".join(f"{crawl}: {count:,}" for crawl, count in self.held.items())
         lines = (f"{self.target.definition}: {counts_text or 'no captures'}", *self.notes)
         return "\n".join(escape_controls(line, one_line=True) for line in lines)
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Lines on what was added, changed and left out, and on rows that could not be used."""
+    def _describe(self) -> tuple[str, ...]:
         counts, notes = self.counts, [f"{format_count(self.counts.new, 'new capture')}"]
         if self.replaced:
             notes[0] += f", {counts.changed:,} changed, {counts.unmatched:,} removed"
@@ -70,12 +80,6 @@ class AddedCaptures:
             reasons = "; ".join(f"row {row:,}: {reason}" for row, reason in sorted(self.wrong.first))
             notes.append(f"{format_count(self.wrong.count, 'row')} of the file could not be used: {reasons}")
         return tuple(notes)
-
-    @property
-    def run(self) -> Advice:
-        """The call that fetches the captures."""
-        crawls = [*self.held] if len(self.held) <= _MAX_NAMED_CRAWLS else ["all"]
-        return advise("run", self.target.definition, crawl=crawls)
 
 
 def add_captures(

@@ -10,7 +10,14 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from cc_pipeline.api.lookups import LookupRequest, columns_to_read, look_up_captures, look_up_each_crawl, refuse_failed
+from cc_pipeline.api.lookups import (
+    LookupRequest,
+    columns_to_read,
+    look_up_captures,
+    look_up_each_crawl,
+    refuse_failed,
+    report_costs,
+)
 from cc_pipeline.api.row_preview import HTML_ROWS
 from cc_pipeline.api.rows import MemoryRows, Rows, first_rows
 from cc_pipeline.progress import format_count
@@ -118,7 +125,9 @@ class Captures(Rows):
                     yield from part.to_batches()
                     remaining = None if remaining is None else remaining - part.num_rows
                     if remaining == 0:
+                        report_costs(question.costs)
                         return
+            report_costs(question.costs)
             refuse_failed(question, failed)
 
     def _preview(self) -> tuple[str, MemoryRows | None]:

@@ -40,8 +40,10 @@ class NoIndex(EnvironmentFault):
 
 @dataclass(slots=True)
 class LookupCosts:
-    """What lookups found and cost, in ``seconds`` and ``bytes`` read; and how many of them have a note."""
+    """What the lookups of ``crawls`` found and cost, in ``seconds`` and ``bytes`` read; and how many of them have a
+    note."""
 
+    crawls: list[str] = field(default_factory=list)
     captures: int = 0
     requests: int = 0
     bytes: int = 0
@@ -165,6 +167,7 @@ def look_up_captures(lookup_request: LookupRequest, crawl: str, read: Sequence[s
     captures_by_slug = {slug: table for answer in answers for slug, table in answer.captures.items()}
     tables = [_add_target_column(target, captures_by_slug[target.slug]) for target in lookup_request.targets]
     costs = lookup_request.costs
+    costs.crawls.append(crawl)
     costs.captures += sum(table.num_rows for table in tables)
     costs.requests += sum(lookup.requests for lookup in answers)
     costs.bytes += sum(lookup.bytes for lookup in answers)
@@ -173,20 +176,20 @@ def look_up_captures(lookup_request: LookupRequest, crawl: str, read: Sequence[s
     return tables
 
 
-def report_costs(lookup_request: LookupRequest) -> None:
-    """Reports the cost of all lookups of a request, and each of their notes once."""
-    crawls, costs = lookup_request.crawls, lookup_request.costs
-    where = crawls[0] if len(crawls) == 1 else format_count(len(crawls), "crawl")
+def report_costs(costs: LookupCosts) -> None:
+    """Reports the costs, and each note once."""
+    first, is_single = next(iter(costs.crawls), ""), len(costs.crawls) == 1
     get_reporter().notice(
-        f"{where}: {format_count(costs.captures, 'capture')} found with {format_count(costs.requests, 'request')}, "
+        f"{first if is_single else format_count(len(costs.crawls), 'crawl')}: "
+        f"{format_count(costs.captures, 'capture')} found with {format_count(costs.requests, 'request')}, "
         f"{human_bytes(costs.bytes)} read, in {costs.seconds:.1f} s"
     )
     notes = costs.notes
-    if len(crawls) > 1:
+    if not is_single:
         # estimates differ from crawl to crawl
         notes = Counter(note.partition(", estimated")[0] for note in costs.notes.elements())
     for note, count in notes.items():
-        get_reporter().notice(f"{crawls[0] if len(crawls) == 1 else format_count(count, 'crawl')}: {note}")
+        get_reporter().notice(f"{first if is_single else format_count(count, 'crawl')}: {note}")
 
 
 def _add_target_column(target: Target, table: pa.Table) -> pa.Table:

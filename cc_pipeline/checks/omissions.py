@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from cc_pipeline.advice import advise
+from cc_pipeline.advice import ANY, advise
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS, index_is_built
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, Target
 from cc_pipeline.workspace.workspace import Workspace
@@ -21,10 +21,11 @@ def describe_omitted_subsets(
     selected = workspace.settings.subsets
     omitted = [subset for subset in SUBSETS if subset not in selected and subset not in stored_subsets]
     with_subsets = [crawl for crawl in crawls if crawl not in ARC_CRAWLS and not index_is_built(crawl)]
-    plain = [target.definition for target in targets if not target.where and target.kind != GIVEN_KIND]
+    plain = [target for target in targets if not target.where and target.kind != GIVEN_KIND]
     if not omitted or not plain or not with_subsets:
         return []
     verb = "was" if len(omitted) == 1 else "were"
-    # of many targets or crawls the first says enough
-    count = advise("lookup", plain[0], crawl=with_subsets[0], count=True, subset=[*selected, *omitted])
+    # of many targets or crawls the first says enough; the definition of a set may have any number of members
+    example = next((target.definition for target in plain if not target.members), ANY)
+    count = advise("lookup", example, crawl=with_subsets[0], count=True, subset=[*selected, *omitted])
     return [f"the subsets {' and '.join(omitted)} {verb} not requested; to count their captures: {count}"]

@@ -255,8 +255,6 @@ def _print_error(error: CcPipelineError) -> None:
     if not isinstance(error, EnvironmentFault):
         console_err.print(coloured(("error:", "bold red"), f" {error}"))
         return
-    # the advice as it was printed where the command ran
-    problem, _, advice = str(error).partition("\n")
-    console_err.print(coloured(("error:", "bold red"), f" {problem}"))
-    if advice:
-        console_err.print(coloured(("what to do:", "bold"), f" {advice}"))
+    console_err.print(coloured(("error:", "bold red"), f" {error.problem}"))
+    if error.advice:
+        console_err.print(coloured(("what to do:", "bold"), f" {error.advice}"))

@@ -74,6 +74,18 @@ def test_find_takes_the_words_of_lookup(bucket: tuple[Path, MiniCrawlTruth], use
             used.lookup(SITE, **wrong)
 
 
+def test_a_lookup_tells_its_costs_and_notes(
+    bucket: tuple[Path, MiniCrawlTruth], used: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = cc_pipeline.open(used.settings.home, source=str(bucket[0]))
+    count = len(list(home.lookup(SITE, crawls=NEW)))
+    told = capsys.readouterr().err
+    assert f"{NEW}: {count} captures found with " in told
+    assert f"{NEW}: index: " in told
+    list(home.lookup(SITE, crawls=NEW, limit=1))
+    assert f"{NEW}: {count} captures found with " in capsys.readouterr().err
+
+
 def test_every_library_takes_rows(used: Home) -> None:
     rows = used.sql("SELECT crawl, url, fetch_time FROM captures WHERE domain = ? ORDER BY ALL", [SITE])
     wanted = rows.to_arrow()

@@ -101,6 +101,16 @@ def test_a_plan_can_look_up_to_price_the_fetch(cli: Cli, world: World) -> None:
     assert fetch["because"].startswith(f"{len(truth)} captures of {sum(c.warc_record_length for c in truth):,} bytes")
 
 
+def test_costs_are_those_of_the_crawls_that_were_looked_up_and_told_once(cli: Cli, world: World) -> None:
+    said = cli("plan", "example.org", "-c", NEW, "-c", OLD, "--locate", "--home", world.home)
+    captures = [len(world.truth.captures_of(crawl, subset="warc", domain="example.org")) for crawl in (NEW, OLD)]
+    [costs] = [line for line in said.err.splitlines() if " found with " in line]
+    assert costs.startswith(f"2 crawls: {sum(captures)} captures found")
+    said = cli("lookup", "example.org", "-c", NEW, "-c", OLD, "--limit", "1", "--home", world.home)
+    [costs] = [line for line in said.err.splitlines() if " found with " in line]
+    assert costs.startswith(f"{NEW}: {captures[0]} captures found")
+
+
 def test_check_counts_each_of_a_list_and_all_of_them_once(cli: Cli, world: World) -> None:
     said = cli(
         "lookup", "--count", "rev:com.example.www, com.example", "-c", NEW, "--format", "json", "--home", world.home

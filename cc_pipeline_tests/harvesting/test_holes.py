@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cc_pipeline.checks.omissions import describe_omitted_subsets
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import IndexIncomplete
 from cc_pipeline.extraction.lookup_notes import describe_gaps, find_incomplete_slices
@@ -104,3 +105,9 @@ def test_what_was_located_over_holes_is_marked_and_becomes_whole_when_they_are_f
     assert found_in(strict) == truth_of(bucket)
     assert row_of(strict)["complete"] is True
     assert find_incomplete_slices(strict) == {}
+
+
+def test_the_advice_on_subsets_names_no_set_with_its_members(bucket: Bucket, tmp_path: Path) -> None:
+    targets = [parse_target("set:press = a.com, b.org"), parse_target(SITE)]
+    (note,) = describe_omitted_subsets(workspace_of(bucket[0], tmp_path), [NEW], targets)
+    assert f"lookup {SITE} --crawl {NEW} --count" in note

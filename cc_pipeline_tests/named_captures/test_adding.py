@@ -76,7 +76,7 @@ def test_places_of_three_crawls_through_to_pages(bucket: Bucket, tmp_path: Path)
     done = add_captures(workspace.settings, wrote(tmp_path / "My rows.parquet", [*rows, wrong, rows[0]]))
     assert done.target.slug == "captures_my-rows" and not done.wrong.count
     assert (done.counts.new, done.counts.repeats) == (len(rows) + 1, 1)
-    assert str(done.run) == f"cc-pipeline run captures:my-rows --crawl {ARC} --crawl {OLD} --crawl {NEW}"
+    assert done.run == f"cc-pipeline run captures:my-rows --crawl {ARC} --crawl {OLD} --crawl {NEW}"
     truth = {
         (one.crawl, one.warc_filename, one.warc_record_offset): one
         for crawl in (NEW, OLD, ARC)
@@ -146,6 +146,10 @@ def test_nothing_is_added_or_taken_away_unasked(
     assert len({before, version()}) == 2
     extract(workspace, "captures:mine", "captures:mine where url like %a%")
     home = cc_pipeline.open(workspace.settings.home, source=str(bucket[0]), quiet=True)
+    values = wrote(tmp_path / "values.parquet", [row | {"status": 299} for row in new[5:25]])
+    kept = home.add_captures(values, "mine", extend=True)
+    assert "replace=True overwrites them" in repr(kept)
+    assert kept.run == f'home.run("captures:mine", crawls=["{OLD}", "{NEW}"])'
     asked = home.add_captures(changed, "mine", replace=True)
     assert (asked.held, asked.counts.unmatched) == ({OLD: 10, NEW: 20}, 5)
     assert due(workspace, LOCATE, "captures:mine", "captures:mine where url like %a%") == {

@@ -129,10 +129,10 @@ def lookup(
                 remaining = None if remaining is None else remaining - part.num_rows
             sys.stdout.flush()
             if remaining == 0:
-                report_costs(question)
+                report_costs(question.costs)
                 notice(f"stopped after {format_count(limit, 'capture')} (--limit); there may be more")
                 return
-        report_costs(question)
+        report_costs(question.costs)
         if out is not None:
             # an incomplete file must not appear, and an empty one must replace none
             refuse_failed(question, failed)
@@ -214,7 +214,7 @@ def _print_counts(original_question: LookupRequest, output: str) -> None:
     else:
         # lines for programs appear as they are found
         write_rows("what there is", columns, rows(), output)
-    report_costs(question)
+    report_costs(question.costs)
     for note in describe_omitted_subsets(question.workspace, [*counts], single):
         warn(note)
     found_slugs = {slug for crawl_counts in counts.values() for slug, count in crawl_counts.items() if count}

@@ -142,6 +142,8 @@ def _plan_rows(question: LookupRequest, *, locate: bool) -> tuple[list[Sequence[
             )
             notes.append(f"{crawl}: {amount} up to date, so a run would do nothing for them")
         rows += _step_rows(settings, rate, crawl_plan)
+    if question.costs.crawls:
+        report_costs(question.costs)
     notes += _duration_note(settings, rate, sum(row[5] for row in rows if isinstance(row[5], int)))
     return rows, notes
 
@@ -187,7 +189,6 @@ def _estimate_fetch(unlocated_question: LookupRequest, crawl_plan: CrawlPlan) ->
     )
     if unlocated_question.targets:
         tables += [table.select(columns) for table in look_up_captures(unlocated_question, crawl, PLACE)]
-        report_costs(unlocated_question)
     return price_of(distinct_captures(pa.concat_tables(tables))) if tables else None
 
 
