@@ -137,15 +137,6 @@ def test_a_condition_draws_one_sample_of_pages(home: Home) -> None:
     assert sum(counts) > 0.375 * 3 * pages
 
 
-def test_a_condition_draws_one_sample_of_pages(home: Home) -> None:
-    with pytest.raises(UserInputError, match='"outcome" not found'):
-        home.table("page_html", where="outcome = 'fetched'")
-    pages = len(list(home.table("page_html")))
-    counts = [len(list(home.table("page_html", columns="url", where="random() < 0.5"))) for _ in range(3)]
-    # drawn twice, it would be a quarter
-    assert sum(counts) > 0.375 * 3 * pages
-
-
 def test_lost_bytes_are_null_and_a_place_that_does_not_answer_is_an_error(
     home: Home, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

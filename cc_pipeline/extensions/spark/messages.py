@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
+from cc_pipeline.advice import Advice
 from cc_pipeline.errors import CcPipelineError, Kind, PlaceFault
 from cc_pipeline.extraction.run import PartitionResult
 from cc_pipeline.lake.slice import StageReport
@@ -322,6 +323,8 @@ def _is_plain(value: object) -> bool:
 def _plain(value: object) -> object:
     if isinstance(value, Kind):
         return {_KIND_FIELD: type(value).__name__, "value": value.value}
+    if isinstance(value, Advice):
+        return str(value)
     return value if _is_plain(value) else repr(value)
 
 
