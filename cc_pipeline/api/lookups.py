@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cc_pipeline.advice import advise, option
 from cc_pipeline.api.reporter import get_reporter
-from cc_pipeline.api.run_steps import resolve_crawls
+from cc_pipeline.api.run_steps import harvest_crawls, harvest_despite_gaps, resolve_crawls
 from cc_pipeline.api.user_input import refuse_unnamed_captures
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, Target
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete
@@ -54,11 +54,13 @@ class LookupCosts:
 @dataclass(frozen=True, slots=True)
 class LookupRequest:
     """The targets and crawls of a lookup. ``targets`` have distinct slugs, ``crawls`` are ids that the source has.
-    ``costs`` are those of the crawls that were looked up."""
+    ``harvests``: the index of a crawl is harvested first where it is missing. ``costs`` are those of the crawls that
+    were looked up."""
 
     workspace: Workspace
     crawls: tuple[str, ...]
     targets: tuple[Target, ...]
+    harvests: bool = False
     costs: LookupCosts = field(default_factory=LookupCosts)
 
     @property
@@ -69,7 +71,7 @@ class LookupRequest:
 
 @contextmanager
 def open_lookup(
-    settings: Settings, targets: Sequence[Target], crawls: Sequence[str], *, where: str = ""
+    settings: Settings, targets: Sequence[Target], crawls: Sequence[str], *, where: str = "", harvest: bool = False
 ) -> Iterator[LookupRequest]:
     """Opens a workspace for the block and resolves the named crawls. ``where`` is a condition on the captures of all
     targets; the slugs of the targets stay the same.
@@ -87,13 +89,13 @@ def open_lookup(
     with open_workspace(settings) as workspace:
         crawl_ids = resolve_crawls(workspace, crawls)
         workspace.claim()
-        yield LookupRequest(workspace, tuple(crawl_ids), parsed)
+        yield LookupRequest(workspace, tuple(crawl_ids), parsed, harvest)
 
 
 def find_index_sources(
-    workspace: Workspace, crawl: str, via: str, *, columns: Sequence[str] | None = None
+    workspace: Workspace, crawl: str, via: str, *, columns: Sequence[str] | None = None, harvest: bool = False
 ) -> IndexSources:
-    """Returns the indexes of a workspace for one crawl.
+    """Returns the indexes of a workspace for one crawl. ``harvest`` first reads footers that the home lacks.
 
     Raises ``NoIndex`` if the crawl has no index; it names the command that makes one. Raises ``EnvironmentFault`` if
     ``via`` needs a harvest that the home does not have.
@@ -104,7 +106,9 @@ def find_index_sources(
     from cc_pipeline.index.lookup import open_locators
 
     subsets = workspace.settings.subsets
-    if via == PARQUET and needs_harvest(workspace, crawl):
+    if harvest and via in (AUTO, PARQUET) and (needs_harvest(workspace, crawl) or has_gaps(workspace, crawl)):
+        harvest_despite_gaps(lambda: harvest_crawls(workspace, [crawl]))
+    elif via == PARQUET and needs_harvest(workspace, crawl):
         raise EnvironmentFault(
             f"the index of {crawl} has not been harvested: this home does not know yet which index files to read",
             advise("index harvest", crawl=crawl, subset=name_subsets(subsets), sentence="Harvest the index once: {}"),
@@ -158,7 +162,9 @@ def look_up_captures(lookup_request: LookupRequest, crawl: str, read: Sequence[s
 
         answers.append(load_named_captures(lookup_request.workspace, crawl, named_targets))
     if indexed_targets := [target for target in lookup_request.targets if target.kind != GIVEN_KIND]:
-        sources = find_index_sources(lookup_request.workspace, crawl, settings.index, columns=read)
+        sources = find_index_sources(
+            lookup_request.workspace, crawl, settings.index, columns=read, harvest=lookup_request.harvests
+        )
         with get_reporter().bars():
             answers += [
                 look_up(crawl, subsets, group, sources, via=settings.index)

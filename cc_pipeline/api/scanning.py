@@ -97,7 +97,7 @@ def _scan_crawl(question: LookupRequest, crawl: str, where: str, parts: Path) ->
 
     condition, settings = parse_condition(where), question.settings
     subsets = condition.subsets or settings.subsets
-    sources = find_index_sources(question.workspace, crawl, "parquet")
+    sources = find_index_sources(question.workspace, crawl, "parquet", harvest=question.harvests)
     site_values = [(kind, value) for kind in ("tld", "domain", "host") for value in condition.values_of(kind)]
     kinds = {kind for kind, _ in site_values}
     # one column with sites is enough to locate them

@@ -34,6 +34,14 @@ def expected(captures: tuple[Capture, ...]) -> set[Place]:
     return {(c.warc_filename, c.warc_record_offset, c.warc_record_length) for c in captures}
 
 
+def test_an_index_is_harvested_first_where_that_is_asked_for(cli: Cli, world: World, tmp_path: Path) -> None:
+    asked = ("lookup", "example.com", "-c", NEW, "--index", "parquet", "--count", "--format", "json")
+    places_of = ("--home", tmp_path / "home", "--source", world.bucket)
+    assert "has not been harvested" in cli(*asked, *places_of).err
+    [row] = [json.loads(line) for line in cli(*asked, "--harvest", *places_of).out.splitlines()]
+    assert row["captures"] == len(world.truth.captures_of(NEW, subset="warc", domain="example.com"))
+
+
 def test_captures_are_those_of_the_crawl_in_every_format(cli: Cli, world: World, tmp_path: Path) -> None:
     truth = world.truth.captures_of(NEW, subset="warc", domain="example.com")
     asked = ("lookup", "example.com", "-c", NEW, "--home", world.home)

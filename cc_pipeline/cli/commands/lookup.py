@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -58,6 +59,7 @@ def lookup(
         str | None, typer.Option("--columns", help="Comma-separated columns; fewer are cheaper to read.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="At most this many captures; 0 for all.")] = 0,
+    harvest: Annotated[bool, typer.Option("--harvest", help="First harvest the index of crawls that need it.")] = False,
     guard_formulas: options.GuardFormulas = False,
 ) -> None:
     r"""Find the captures of targets in crawls, in the cheapest index or in the one that --index names.
@@ -96,17 +98,19 @@ def lookup(
     if count:
         if out is not None or columns is not None or limit:
             raise UserInputError("--count cannot be combined with --out, --columns or --limit")
-        with open_lookup(settings, read_targets(targets, settings), crawl, where=condition) as question:
+        with open_lookup(
+            settings, read_targets(targets, settings), crawl, where=condition, harvest=harvest
+        ) as question:
             _print_counts(question, check_format(output or "table"))
         return
     output_format = choose_format(output, out)
     names = choose_columns(columns, output_format)
     if scan_condition := condition_of_all(targets):
-        _scan_crawls(settings, scan_condition, crawl, names, output_format, out)
+        _scan_crawls(settings, scan_condition, crawl, names, output_format, out, harvest=harvest)
         return
     read = columns_to_read(names)
     with (
-        open_lookup(settings, read_targets(targets, settings), crawl, where=condition) as question,
+        open_lookup(settings, read_targets(targets, settings), crawl, where=condition, harvest=harvest) as question,
         capture_writer(output_format, names, out) as write,
     ):
         remaining = limit or None
@@ -160,6 +164,8 @@ def _scan_crawls(
     names: Sequence[str],
     output_format: str,
     out: Path | None,
+    *,
+    harvest: bool,
 ) -> None:
     """Writes all captures of crawls that match a condition to a file."""
     from cc_pipeline.api.scanning import delete_parts, scan
@@ -169,7 +175,10 @@ def _scan_crawls(
         raise UserInputError(
             "a scan of a whole crawl needs a file, so that the scan can continue after a stop: add --out FILE.parquet"
         )
-    with open_lookup(settings, (), crawl) as question, capture_writer(output_format, names, out) as write:
+    with (
+        open_lookup(settings, (), crawl, harvest=harvest) as question,
+        capture_writer(output_format, names, out) as write,
+    ):
         capture_count = scan(question, where, out, write)
     delete_parts(out)
     notice(f"{format_count(capture_count, 'capture')} in {out}")
@@ -193,7 +202,7 @@ def _print_counts(original_question: LookupRequest, output: str) -> None:
             for single_target in (target.members or (target,))
         }.values()
     )
-    question = LookupRequest(original_question.workspace, original_question.crawls, single)
+    question = replace(original_question, targets=single)
 
     def rows() -> Iterator[Sequence[object]]:
         for crawl_id, tables in look_up_each_crawl(
