@@ -99,6 +99,7 @@ def test_what_is_meant(typed: str, kind: str, value: str, slug: str | None) -> N
         ("a..b.com", "empty part between dots"),
         ("a|b", "'|'"),
         ("a b.com", "a space"),
+        ("a\x7fb.com", "a control character"),
         ("a\\b.com", "'\\\\'"),
         ("%65xample.com", "'%'"),
         ("x" * 300 + ".com", "at most 253"),
@@ -188,6 +189,11 @@ def test_named_captures_are_all_that_were_added() -> None:
     assert target.matches("http://example.com/") and target.btree_prefixes() == (b"",)
 
 
+def test_slugs_of_parts_and_subsets_are_written_so() -> None:
+    assert (part_slugs("set-a", 1), part_slugs("set-a", 16)[3]) == (["set-a"], "set-a~16-0003")
+    assert with_subset("a.com", "robotstxt") == "a.com~robotstxt"
+
+
 def test_the_subsets_of_a_condition_count_for_those_of_a_run() -> None:
     assert parse_target("example.com where subset=robotstxt").subsets(["warc"]) == ("robotstxt",)
     assert parse_target("example.com where status=200").subsets(["warc"]) == ("warc",)
@@ -248,7 +254,8 @@ def test_rev_targets_are_plain_string_prefixes_as_in_the_2012_tool() -> None:
     assert path.matches("http://en.wikipedia.org/wiki/1942:_x") and not path.matches(
         "http://en.wikipedia.org/Wiki/1942"
     )
-    assert parse_target("rev:com.a, com.b").matches("http://b.com/")
+    both = parse_target("rev:com.a, com.b")
+    assert both.matches("http://b.com/") and both.definition == "rev:com.a, com.b"
 
 
 def test_set_members_and_their_commas() -> None:
@@ -288,6 +295,7 @@ def test_a_set_of_a_file_is_its_lines(tmp_path: Path) -> None:
 def test_a_set_keeps_its_slug_when_its_members_change() -> None:
     one, other = parse_target("set:x = a.com"), parse_target("set:x = a.com, b.com")
     assert one.slug == other.slug and one.version != other.version
+    assert parse_target("example.com").version == "af561a024b17", "with another one all is located again"
 
 
 def test_watch_list() -> None:

@@ -98,7 +98,7 @@ def test_a_range_of_unknown_lengths_is_no_longer_than_a_piece() -> None:
 
 _KEYS = st.sampled_from(["a", "b", "c/../d", "", None])
 _OFFSETS = st.one_of(st.none(), st.integers(-5, 3_000), st.integers(2**62, 2**63 - 1))
-_LENGTHS = st.one_of(st.none(), st.integers(-1, 400), st.just(MAX_RECORD_BYTES + 1))
+_LENGTHS = st.one_of(st.none(), st.integers(-1, 400), st.sampled_from([MAX_RECORD_BYTES, MAX_RECORD_BYTES + 1]))
 
 
 @example([("b", 0, None), ("b", 0, 1)], 0, 1)
@@ -110,7 +110,25 @@ def test_the_price_is_that_of_the_plan(
     bounds = Coalescing(gap, span)
     assert price_of(table, bounds) == price_ranges(plan_ranges(table, bounds), table)
     assert price_of_all([]) == price_of(table.slice(0, 0)) == FetchEstimate(0, 0, 0, 0, 0)
-    assert FIRST_READ < longer(FIRST_READ) < longer(MAX_RECORD_BYTES) == MAX_RECORD_BYTES
+
+
+def test_ranges_have_these_bounds_by_default() -> None:
+    """Half a MiB between two records costs as much as a request; 16 MiB are a bounded loss if it breaks."""
+    gap, span = 1 << 19, 1 << 24
+    for offset, length, joins in (
+        (gap + 5, 5, True),
+        (gap + 6, 5, False),
+        (5, span - 5, True),
+        (5, span - 4, False),
+        (0, span + 1, True),
+    ):
+        rows = [row("a", 0, 5 if offset else length), row("a", offset, length)]
+        assert (len(plan_ranges(captures_table(rows, CRAWL))) == 1) == joins
+    rows = [row("a", 0, None), *(row("a", number << 19, 100) for number in range(1, 6))]
+    assert [len(planned.rows) for planned in plan_ranges(captures_table(rows, CRAWL))] == [4, 2]
+    [planned] = plan_ranges(captures_table([row("a", 7, None)], CRAWL))
+    assert (planned.length, longer(1 << 16), MAX_RECORD_BYTES) == (1 << 16, 1 << 19, 1 << 27)
+    assert longer(MAX_RECORD_BYTES) == MAX_RECORD_BYTES
 
 
 def test_the_gate_says_the_figure_and_how_to_allow_it() -> None:

@@ -175,7 +175,8 @@ def test_one_request_is_sent_at_the_end_of_each_pause_and_pauses_double() -> Non
 
 def test_requests_in_flight_when_the_host_refused_are_no_news() -> None:
     state = refuses(EPOCH)
-    assert state.refused(OTHER_HOST, refusal(EPOCH + 1, "f4", sent=EPOCH - 1))[0].pause_until == state.pause_until
+    for sent in (EPOCH - 1, EPOCH):
+        assert state.refused(OTHER_HOST, refusal(EPOCH + 1, "f4", sent=sent))[0].pause_until == state.pause_until
     assert state.answered(EPOCH + 1, EPOCH - 1).is_refusing
     assert HostState().is_calm and not state.is_calm and state.answered(EPOCH + 9, EPOCH + 8).is_calm
 
@@ -207,7 +208,7 @@ def test_refusals_of_a_bucket_of_ones_own_are_about_its_objects() -> None:
     for number in range(9):
         state, next_step = state.refused(own_bucket, refusal(EPOCH + number, f"f{number}", status=403))
         assert next_step is NextStep.SEND_AGAIN
-    assert not state.row
+    assert not state.row and state.admit(own_bucket, EPOCH, 7)[1].count == 7
 
 
 def test_a_lowered_rate_is_raised_again_after_an_hour_without_requests() -> None:
