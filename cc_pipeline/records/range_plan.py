@@ -231,8 +231,8 @@ def check_budget(
     *,
     max_bytes: int | None,
     max_requests: int | None,
-    subject: str = "this extraction",
-    rate: float | None = None,
+    subject: str,
+    rate: float | None,
 ) -> None:
     """Raises ``UserInputError`` with the estimate if it is over the cost limit (``None``: no limit).
 

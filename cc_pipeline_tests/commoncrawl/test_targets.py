@@ -172,6 +172,8 @@ def test_btree_prefixes_are_exact() -> None:
     assert parse_target("rev:org.wikipedia.en/wiki/1942").btree_prefixes() == (b"org.wikipedia.en/wiki/1942",)
     assert parse_target("url:http://example.com/").btree_prefixes() == (b"com.example/:", b"com.example.www/:")
     assert parse_target("url:http://example.com/A").btree_prefixes()[0] == b"com.example/A:"
+    assert parse_target("url:http://1.2.3.4/b~?c").btree_prefixes() == (b"4.3.2.1/b~?c:", b"4.3.2.1/b~/?c:")
+    assert b"com.example/b?c:" in parse_target("url:http://example.com/b/?c").btree_prefixes()
     for label, hosts in (
         ("www", {b"com.example.www", b"com.example"}),
         ("www2", {b"com.example.www2", b"com.example"}),
@@ -231,7 +233,10 @@ def test_hosts_of_any_year_are_recognised() -> None:
 
 def test_prefix_targets_compare_resolved_urls() -> None:
     target = parse_target("prefix:https://www.example.com/blog/")
-    for url in ("http://example.com/blog/", "http://example.com/Blog//x", "https://example.com/a/../blog/?x"):
+    for url in (
+        *("http://example.com/blog/", "http://example.com/Blog//x", "https://example.com/a/../blog/?x"),
+        *("http://example.com/blog/.", "http://example.com/blog/x/.."),
+    ):
         assert target.matches(url), url
     for url in ("http://example.com/blog", "http://example.com/blogger/", "http://example.com:81/blog/x", "mailto:x"):
         assert not target.matches(url), url
