@@ -199,6 +199,7 @@ def test_a_stage_costs_what_its_reason_needs(state: SliceState, stage: Stage, ki
 
 def test_one_lost_record_of_one_costs_all_of_it() -> None:
     assert estimate_price(noted(captures=1), FETCH, Reason(K.LOST_BYTES, 1)) == Price(1, 900, 0, 0)
+    assert Reason(K.NEW) == Reason(K.NEW, 0, None)
 
 
 def test_inputs_are_kept_as_these_words() -> None:
