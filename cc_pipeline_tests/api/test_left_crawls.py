@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from cc_pipeline.api import target_runs
 from cc_pipeline.api.lookups import NoIndex, look_up_each_crawl
@@ -72,6 +74,15 @@ def test_a_full_disk_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         run(tmp_path, monkeypatch, {3: PlaceFault("the disk is full", "")})
     asked, lasts, troubles = run(tmp_path, monkeypatch, {})
     assert (asked, lasts, troubles) == (CRAWLS, [False] * 11 + [True], [])
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"), [(errno.ENOSPC, "Free some space. Then run"), (errno.EIO, "Check the disk")]
+)
+def test_trouble_of_the_disk_in_the_state_of_a_home_is_told_in_a_line(tmp_path: Path, number: int, remedy: str) -> None:
+    with pytest.raises(PlaceFault, match="the state in") as told, target_runs.report_disk_faults(tmp_path):
+        raise OperationalError("insert …", {}, OSError(number, "words"))
+    assert remedy in str(told.value.advice)
 
 
 def test_a_crawl_without_an_index_is_a_part_of_its_own_and_no_fault(

@@ -86,10 +86,11 @@ def test_the_datasheet_says_what_each_filter_took(cli: Cli, home: Path, tmp_path
 
 
 def test_without_filters_only_texts_and_no_copies_are_left(cli: Cli, home: Path, tmp_path: Path) -> None:
-    words = ("--rules", "none", "--words", "0..", "--near", 0, "--home", home)
+    words = ("-c", "2012..", "--rules", "none", "--words", "0..", "--near", 0, "--home", home)
     with_copies, without = tmp_path / "with", tmp_path / "without"
     assert cli("dataset", *words, "--keep-copies", "--out", with_copies).status == 0
     assert cli("dataset", *words, "--out", without).status == 0
+    assert cli("dataset", *words, "-l", "zu", "--out", without).status == 1, "no page would replace those"
     good = [page for page in published(home) if page["quality"] and page["fetch_status"] in (None, 200)]
     assert len(rows_of(with_copies)) == len(good)
     texts = {page["main_content"] for page in good}
