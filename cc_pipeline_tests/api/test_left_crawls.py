@@ -11,7 +11,7 @@ import pytest
 from cc_pipeline.api import target_runs
 from cc_pipeline.api.lookups import NoIndex, look_up_each_crawl
 from cc_pipeline.api.target_runs import Part, run_targets
-from cc_pipeline.cli.run_report import print_crawl_line
+from cc_pipeline.cli.run_report import print_crawl_line, print_summary
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, SourceRefuses
 from cc_pipeline.settings import load_settings
@@ -88,6 +88,8 @@ def test_a_crawl_without_an_index_is_a_part_of_its_own_and_no_fault(
         f" 1 of 12  {CRAWLS[11]}: not searched: no index is published",
         f" 2 of 12  {CRAWLS[3]}: not searched: no index is published",
     ]
+    print_summary(parts[:1])
+    assert capsys.readouterr().out == f"note: {parts[0].notes[0]}\n"
     # listed captures need no index
     groups, unsearched = target_runs._split_by_crawl(load_settings({}, home=str(tmp_path)), CRAWLS, [])
     assert (groups, unsearched) == ([], ())
