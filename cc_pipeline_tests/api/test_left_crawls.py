@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 from cc_pipeline.api import target_runs
 from cc_pipeline.api.lookups import NoIndex, look_up_each_crawl
 from cc_pipeline.api.target_runs import Part, run_targets
-from cc_pipeline.cli.run_report import print_crawl_line
+from cc_pipeline.cli.run_report import print_crawl_line, print_summary
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, SourceRefuses
 from cc_pipeline.extraction.crawl_plan import PartitionChange, PartitionTotals
@@ -105,6 +105,8 @@ def test_a_crawl_without_an_index_is_a_part_of_its_own_and_no_fault(
     change = PartitionChange(PartitionTotals(), PartitionTotals(inputs=({},), captures=5, fetched=2, lost=1))
     print_crawl_line(replace(parts[0], changes={Slice(CRAWLS[0], "a.com"): change}, unsearched=()))
     assert f"{CRAWLS[0]}: 1 of 1 targets, 5 captures, 5 new, 2 pending, 1 lost, 0 s" in capsys.readouterr().out
+    print_summary(parts[:1])
+    assert capsys.readouterr().out == f"note: {parts[0].notes[0]}\n"
     # listed captures need no index
     groups, unsearched = target_runs._split_by_crawl(load_settings({}, home=str(tmp_path)), CRAWLS, [])
     assert (groups, unsearched) == ([], ())
