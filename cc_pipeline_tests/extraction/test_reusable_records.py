@@ -200,7 +200,7 @@ def test_a_place_that_does_not_answer_is_not_taken_for_one_that_lost_its_files(
 
 
 def expire(lease: FileLease) -> None:
-    raise LeaseExpired("it expired")
+    raise LeaseExpired("it expired", "")
 
 
 @pytest.mark.parametrize(
