@@ -62,7 +62,7 @@ ROOMS: dict[str, Room] = {
     ),
     "links": Room(
         ("documents/html/urls.py", "documents/html/links.py"),
-        ("documents/html/test_urls.py", "documents/html/test_links.py"),
+        ("documents/html/test_urls.py", "documents/html/test_links.py", "documents/about/test_relations.py"),
     ),
 }
 

@@ -135,7 +135,4 @@ def domain_of(host: str) -> str | None:
     """Returns the registered domain of a host; the host itself if it is an IP address or no public suffix fits."""
     if ":" in host or _IPV4.fullmatch(host):
         return host
-    try:
-        return registry_list(host).privatesuffix(host, accept_unknown=True) or host
-    except (UnicodeError, ValueError):
-        return host
+    return registry_list(host).privatesuffix(host, accept_unknown=True) or host

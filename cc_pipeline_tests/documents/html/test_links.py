@@ -66,6 +66,11 @@ def test_a_base_counts_up_to_its_bound_if_it_has_a_host(base: str, url: str, fla
     assert parsed.metadata["flags"] == flags
 
 
+def test_the_first_base_with_an_address_counts() -> None:
+    bases = "<base target=_top><base href='https://b.example/c/'><base href=https://d.example/>"
+    assert parse_page(page(f"{bases}<a href=x>x</a>")).links[0].url == "https://b.example/c/x"
+
+
 def test_a_page_has_as_many_links_as_the_limit_whatever_their_kind() -> None:
     parsed = parse_page(page("<img srcset='a, b, c, d'>" * 10_000))
     assert len(parsed.links) == 20_000

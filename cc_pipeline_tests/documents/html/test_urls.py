@@ -54,6 +54,8 @@ def test_links_that_need_no_parser_are_what_the_parser_says(base: str, values: l
         ("http://user:pw@host.example.com./", "host.example.com", "example.com"),
         ("http://user.github.io/", "user.github.io", "github.io"),
         ("http://localhost/", "localhost", "localhost"),
+        ("http://a.b.nosuch.xx/", "a.b.nosuch.xx", "nosuch.xx"),
+        ("http://A\ud800x./", "a\ud800x", "a\ud800x"),
     ],
 )
 def test_hosts_and_domains(url: str, host: str, domain: str) -> None:
@@ -90,6 +92,7 @@ def test_what_a_browser_would_ask_for(value: str, url: str | None, host: str | N
         ("windows-1251", "?r=\u6f22&s=x#y", "http://example.com/?r=%26%2328450%3B&s=x#y"),
         ("windows-1251", " ?\u0451\n\t\u0451! ", "http://example.com/?%B8%B8!"),
         ("windows-1251", "#a?\u0451", "http://example.com/#a?%D1%91"),
+        *(("windows-1251", f"{scheme}://a.b/?\u0451", f"{scheme}://a.b/?%B8") for scheme in ("https", "ftp", "file")),
         ("windows-1251", "mailto:a@b.example?subject=\u0451", "mailto:a@b.example?subject=%D1%91"),
         (
             "ISO-2022-JP",
