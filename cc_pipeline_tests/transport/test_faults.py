@@ -194,6 +194,7 @@ def test_a_range_is_taken_out_of_the_object_that_was_asked_for() -> None:
 def test_a_redirect_is_told_without_what_lets_somebody_in() -> None:
     told = judge_status(302, {"location": "https://me:pw@cdn.example/x?Signature=s3cret"}, b"").detail
     assert "cdn.example/x" in told and "pw" not in told and "s3cret" not in told
+    assert "'http://cdn.example/x'" in judge_status(302, {"location": "//me:pw@cdn.example/x?s3cret"}, b"").detail
 
 
 def test_a_head_says_that_there_is_an_object() -> None:

@@ -13,6 +13,7 @@ from cc_pipeline.transport.faults import FaultKind, Finding
 from cc_pipeline.transport.host_state import (
     CAUTION,
     LONGEST_PAUSE,
+    Admission,
     HostState,
     NextStep,
     Refusal,
@@ -211,6 +212,13 @@ def test_refusals_of_a_bucket_of_ones_own_are_about_its_objects() -> None:
     assert not state.row and state.admit(own_bucket, EPOCH, 7)[1].count == 7
 
 
+def test_what_is_not_said_of_a_host_is_as_good_as_it_can_be() -> None:
+    assert HostState() == HostState(0.0, (), 0.0, 0.0, 0.0, 0.0, 0, 0, 0, 0.0, 0.0, None, 0.0)
+    assert Admission(1) == Admission(1, 0.0, None, None, is_requested_by_host=False)
+    assert Refusal("f1", 1.0, 2.0, "why") == Refusal("f1", 1.0, 2.0, "why", False, None, math.inf)
+    assert HostState().answered(EPOCH, EPOCH).answers == 1
+
+
 def test_thirty_points_halve_the_rate_and_two_hundred_answers_double_it() -> None:
     for points, halvings, points_after, halvings_after in ((26, 0, 29, 0), (27, 0, 0, 1), (27, 6, 0, 6)):
         state = replace(HostState(), points=points, halvings=halvings, answers=7)
@@ -235,8 +243,10 @@ def test_a_lowered_rate_is_raised_again_after_an_hour_without_requests() -> None
 def test_times_from_a_clock_that_was_set_back_are_dropped() -> None:
     state = replace(refuses(EPOCH), pause=320.0, last_refusal_at=EPOCH, address_refused_at=EPOCH)
     assert state.repaired(EPOCH) == state
-    asked = replace(state, asked_until=EPOCH + LONGEST_PAUSE)
-    assert asked.repaired(EPOCH) == asked
+    for name, ahead in (("asked_until", LONGEST_PAUSE + 60), ("pause_until", LONGEST_PAUSE + 60), ("refused_at", 60)):
+        for later, is_kept in ((0.0, True), (0.5, False)):
+            ahead_state = replace(state, **{name: EPOCH + ahead + later})
+            assert (ahead_state.repaired(EPOCH) == ahead_state) == is_kept, name
     earlier = EPOCH - 86_400
     repaired = state.repaired(earlier)
     assert max(repaired.pause_until, repaired.refused_at, repaired.last_refusal_at) <= earlier
@@ -253,6 +263,8 @@ def test_times_from_a_clock_that_was_set_back_are_dropped() -> None:
 
 
 def test_a_user_may_reset_a_host() -> None:
-    state = refuses(EPOCH, FRONT, 403).reset()
+    refused = refuses(EPOCH, FRONT, 403)
+    state = refused.reset()
+    assert state == replace(refused, row=(), pause=0.0, pause_until=0.0, asked_until=0.0)
     assert state.admit(FRONT, EPOCH + 1, 1)[1].count == 1
     assert state.rate_at(FRONT, EPOCH + 1) == FRONT.cautious, "that it refused the address stays known"
