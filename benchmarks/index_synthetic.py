@@ -118,9 +118,6 @@ def _subset(
         columns[f"{name}_min"] = pc.if_else(known, minimum.cast(kind), pa.scalar(None, kind))
         columns[f"{name}_max"] = pc.if_else(known, maximum.cast(kind), pa.scalar(None, kind))
         columns[f"{name}_source"] = pc.if_else(known, pa.scalar("statistics"), pa.scalar(None, pa.string()))
-        columns[f"{name}_min_truncated"] = pa.nulls(count, pa.bool_())
-        columns[f"{name}_max_truncated"] = pa.nulls(count, pa.bool_())
-        columns[f"{name}_nulls"] = pa.array(np.zeros(count, dtype=np.int64))
     row_groups = pa.table([columns[name] for name in ROW_GROUPS_SCHEMA.names], schema=ROW_GROUPS_SCHEMA)
     return _files(crawl, subset, paths, files, groups, rows), row_groups, _chunks(row_groups, sizes, starts, offset)
 
@@ -148,7 +145,7 @@ def _chunks(row_groups: pa.Table, sizes: np.ndarray, starts: np.ndarray, offset:
         "row_group": row_groups["row_group"].take(every), "column": pa.array(names * count),
         "codec": _same("GZIP", count * width),
         "encodings": _same("PLAIN RLE", count * width), "chunk_offset": pa.array(chunk_offset),
-        "compressed_bytes": pa.array(sizes.ravel()), "uncompressed_bytes": pa.array(sizes.ravel() * 5),
+        "compressed_bytes": pa.array(sizes.ravel()),
         "offset_index_offset": pa.array(index_offset), "offset_index_length": pa.array(np.full(count * width, 900)),
         "column_index_offset": pa.array(index_offset + 10**7),
         "column_index_length": pa.array(np.full(count * width, 9000)),

@@ -139,7 +139,7 @@ def known_bounds(footers: CrawlFooters) -> dict[tuple[str, int], KeyBounds]:
 
 def apply_bounds(row_groups: pa.Table, bounds: Mapping[tuple[str, int], KeyBounds]) -> pa.Table:
     """Returns ``row_groups`` with the logged key bounds for row groups without any."""
-    names = [f"{KEY_COLUMN}_{part}" for part in ("min", "max", "source", "min_truncated", "max_truncated")]
+    names = [f"{KEY_COLUMN}_{part}" for part in ("min", "max", "source")]
     if not bounds or any(name not in row_groups.column_names for name in names):
         return row_groups
     columns = {name: row_groups[name].to_pylist() for name in names}
@@ -150,7 +150,7 @@ def apply_bounds(row_groups: pa.Table, bounds: Mapping[tuple[str, int], KeyBound
         if repaired is None or columns[names[2]][row] is not None:
             continue
         changed = True
-        for name, value in zip(names, (repaired.minimum, repaired.maximum, REPAIRED, False, False), strict=True):
+        for name, value in zip(names, (repaired.minimum, repaired.maximum, REPAIRED), strict=True):
             columns[name][row] = value
     if not changed:
         return row_groups
@@ -224,7 +224,7 @@ def plan_repair(crawl: str, index_files: Sequence[str], store: FooterStore) -> R
             chunk = group.chunks.get(KEY_COLUMN)
             if chunk is None or column is None:
                 unrepairable.append((path, group.row_group, f"the row group has no column {KEY_COLUMN}"))
-            elif chunk.is_encrypted or chunk.is_in_other_file:
+            elif chunk.is_unreadable:
                 unrepairable.append((path, group.row_group, f"column {KEY_COLUMN} is encrypted or in another file"))
             else:
                 layout = ColumnLayout(KEY_COLUMN, column.physical, column.repetition, codec_number(chunk.codec))

@@ -54,13 +54,10 @@ COLUMN_CHUNKS_SCHEMA: Final = pa.schema(
         pa.field("encodings", pa.string(), nullable=False),
         pa.field("chunk_offset", pa.int64(), nullable=False),
         pa.field("compressed_bytes", pa.int64(), nullable=False),
-        pa.field("uncompressed_bytes", pa.int64()),
         pa.field("offset_index_offset", pa.int64()),
         pa.field("offset_index_length", pa.int64()),
         pa.field("column_index_offset", pa.int64()),
         pa.field("column_index_length", pa.int64()),
-        pa.field("bloom_filter_offset", pa.int64()),
-        pa.field("bloom_filter_length", pa.int64()),
     ]
 )
 
@@ -133,7 +130,6 @@ _BOUND_NOTES: Final = {
         _FROM_STATISTICS,
     ),
 }
-_CUT: Final = "Whether the bound is truncated; null: the writer did not say"
 
 
 def _bounds(column: str) -> tuple[Column, ...]:
@@ -143,21 +139,17 @@ def _bounds(column: str) -> tuple[Column, ...]:
         Column(f"{column}_min", kind, smallest),
         Column(f"{column}_max", kind, largest),
         Column(f"{column}_source", pa.string(), source),
-        Column(f"{column}_min_truncated", pa.bool_(), _CUT),
-        Column(f"{column}_max_truncated", pa.bool_(), _CUT),
-        Column(f"{column}_nulls", pa.int64(), "Number of nulls, from the statistics"),
     )
 
 
 def bound_type(column: str) -> pa.DataType:
     """Returns the Arrow type of a column's bounds in the catalog."""
-    return {"bytes": pa.binary(), "integer": pa.int64(), "time": TIMESTAMP}[stat_kind(column)]
+    return {"bytes": pa.binary(), "time": TIMESTAMP}[stat_kind(column)]
 
 
 _STATISTICS: Final = tuple(bound for column in DEFAULT_STAT_COLUMNS for bound in _bounds(column))
-#: ``<column>_min`` and ``_max`` are bytes for strings (compared as bytes, maybe cut within a character), int64 or a
-#: timestamp; ``_source`` says where they came from; ``_truncated`` is true where a bound is known to be no value of the
-#: column, null where the writer did not say.
+#: ``<column>_min`` and ``_max`` are bytes for strings (compared as bytes, maybe cut within a character) or a timestamp;
+#: ``_source`` says where they came from.
 ROW_GROUPS_SCHEMA: Final = schema_of((*_ROW_GROUPS, *_STATISTICS))
 
 #: ``row_groups`` as users see it.

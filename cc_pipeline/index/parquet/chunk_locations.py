@@ -111,7 +111,7 @@ def locate_column(file: IndexFile, chunk: ColumnChunk) -> ColumnLocation:
         chunk.offset_index,
         chunk.column_index,
         chunk.encodings,
-        is_unreadable=chunk.is_in_other_file or chunk.is_encrypted,
+        is_unreadable=chunk.is_unreadable,
     )
 
 

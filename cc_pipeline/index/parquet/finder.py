@@ -74,7 +74,7 @@ class Footers:
         if number >= len(groups):
             raise DataFault(DataKind.MISMATCH, path, None, f"row group {number} is not among the file's {len(groups)}")
         group = groups[number]
-        names = group.chunks.keys() if columns is None else {KEY, *columns} & group.chunks.keys()
+        names = group.chunks.keys() & (file.columns if columns is None else {KEY, *columns})
         places = {name: locate_column(file, group.chunks[name]) for name in names}
         return check_row_group(file, number, group.rows, places)
 
@@ -93,12 +93,11 @@ class Footers:
 
 
 def decoded_file(path: str, tail: bytes, size: int, etag: str | None) -> tuple[IndexFile, tuple[RowGroup, ...]]:
-    """Returns a file's place and row groups with every flat column, from its footer. Raises ``DataFault``."""
-    first = decode_footer(tail, size, path)
+    """Returns a file's place and row groups with every column, from its footer. Raises ``DataFault``."""
+    rows = decode_footer(tail, size, path, columns=(KEY,), lookup_columns=None)
     flat, unread = split_columns(
-        {column.name: (column.physical, column.repetition, column.meaning) for column in first.schema.columns}
+        {column.name: (column.physical, column.repetition, column.meaning) for column in rows.schema.columns}
     )
-    rows = decode_footer(tail, size, path, columns=(KEY,), lookup_columns=tuple(flat))
     crawl, subset, _ = place(path)
     return IndexFile(crawl or "", subset or "", path, size, etag, rows.footer_bytes, flat, unread), rows.row_groups
 

@@ -151,7 +151,7 @@ def test_a_crawls_tables_are_those_of_the_views_on_all_crawls(rows: slice):
     """Groups with and without a known key column and bounds, files that failed, a subset without files."""
     crawl = "CC-MAIN-2024-22"
     groups = row_groups([{"url_surtkey_min": b"a", "url_surtkey_max": b"b"}, {"url_surtkey_min": b"a"}, {}])
-    chunk = {"crawl": crawl, "path": "a.parquet", "codec": "GZIP", "encodings": "", "uncompressed_bytes": 9}
+    chunk = {"crawl": crawl, "path": "a.parquet", "codec": "GZIP", "encodings": ""}
     chunks = [
         chunk | {"row_group": number, "column": column, "chunk_offset": 4 + number, "compressed_bytes": 5 + number}
         for number, column in ((0, "url"), (0, "url_surtkey"), (1, "url"), (2, "url_surtkey"))
