@@ -10,7 +10,7 @@ import pytest
 
 from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.index.catalog.from_footers import crawl_tables
-from cc_pipeline.index.footers.harvest import FIRST_GUESS, HarvestPolicy, harvest_crawl
+from cc_pipeline.index.footers.harvest import FIRST_GUESS, TRIES, harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport.client import Transport
@@ -54,7 +54,7 @@ def test_nine_hundred_files_through_faults(tmp_path: Path):
     assert met["reset"] > 3
     assert met["short"] > 3
     assert met["stall"] == 1
-    assert met["garbage"] == HarvestPolicy().tries
+    assert met["garbage"] == TRIES
     # nothing twice: every good answer was for another file
     good = Counter(hit.key for hit in hits if hit.fault is None)
     assert set(good) == set(keys) - {rotten}
@@ -102,7 +102,7 @@ def test_a_stored_footer_with_wrong_bytes_is_no_failure_of_the_source_and_is_fet
     [failed] = [row for row in rows if row["outcome"] != "decoded"]
     assert "the stored copy of the footer" in failed["reason"]
     assert failed["fault_offset"] is None, "no byte of the index file is wrong"
-    report = harvest_crawl(CRAWL, keys, reader, store, HarvestPolicy(refresh=refresh))
+    report = harvest_crawl(CRAWL, keys, reader, store, refresh=refresh)
     assert (report.reused, report.fetched, report.failed) == (5, 1, ())
     columns = [name for name in whole.row_groups.column_names if name != "harvested_at"]
     assert crawl_tables(CRAWL, keys, store).row_groups.select(columns) == whole.row_groups.select(columns)
@@ -133,7 +133,7 @@ def test_twenty_corrupt_files_of_nine_hundred_do_not_stop_the_rest_and_sixty_do(
     assert report.fetched == 880
     assert sorted(path for path, _ in report.failed) == keys[::45]
     reader.objects |= dict.fromkeys(keys[::15], b"not parquet at all")
-    with pytest.raises(EnvironmentFault, match="stopped because 51 of the last 751 index files failed"):
+    with pytest.raises(EnvironmentFault, match="stopped because 51 of 751 index files failed"):
         harvest_crawl(CRAWL, keys, reader, FooterStore(tmp_path / "many"))
 
 
@@ -147,7 +147,7 @@ def test_a_changed_file_is_harvested_again(tmp_path: Path):
     reader.asked.clear()
     assert harvest_crawl(CRAWL, keys, reader, store).reused == 5
     assert not reader.asked
-    report = harvest_crawl(CRAWL, keys, reader, store, HarvestPolicy(refresh=True))
+    report = harvest_crawl(CRAWL, keys, reader, store, refresh=True)
     assert (report.fetched, report.reused) == (1, 4)
     assert store.read(CRAWL).entries[keys[2]].etag == '"another"'
     groups = crawl_tables(CRAWL, keys, store).row_groups
@@ -172,7 +172,7 @@ def test_files_that_could_not_be_checked_are_told(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(reader, "read_many", read_many)
     with pytest.raises(Incomplete, match="1 of 3 index files"):
-        harvest_crawl(CRAWL, keys, reader, store, HarvestPolicy(refresh=True))
+        harvest_crawl(CRAWL, keys, reader, store, refresh=True)
     assert store.read(CRAWL).entries[keys[1]].etag == '"another"', "what could be checked is new"
     assert store.read(CRAWL).entries[keys[2]].etag != '"another"'
 
@@ -195,13 +195,12 @@ def test_a_footer_longer_than_the_guess_costs_one_request_for_what_is_missing(tm
     long = parquet_bytes(table, 20)
     length = int.from_bytes(long[-8:-4], "little") + 8
     assert length > FIRST_GUESS
-    keys = [key_of(number) for number in range(80)]
+    keys = [key_of(number) for number in range(8)]
     reader = MemoryReader(dict.fromkeys(keys, long))
     report = harvest_crawl(CRAWL, keys, reader, FooterStore(tmp_path))
-    assert report.fetched == 80
+    assert report.fetched == 8
     second = [asked for asked in reader.asked if asked.offset is not None]
-    # the guess has learned when sixteen were seen
-    assert 1 <= len(second) <= 20
+    assert len(second) == 1
     assert all(asked.offset == len(long) - length and asked.length == length - FIRST_GUESS for asked in second)
     assert all(asked.etag == reader.etags[asked.key] for asked in second)
     footers = FooterStore(tmp_path).read(CRAWL)
