@@ -21,6 +21,4 @@ def index_sources(workspace: Workspace, crawl: str) -> IndexSources:
         max_gaps=settings.max_index_gaps,
         clusters=workspace.clusters,
         has_cluster=partial(has_cluster, workspace),
-        max_requests=settings.max_requests,
-        max_bytes=settings.max_bytes,
     )

@@ -104,9 +104,7 @@ def find_zipnum(sought: IndexSearch) -> OpenIndex | None:
         return None
     sought.closing.callback(sources.clusters.keep)
     return OpenIndex(
-        lambda: ZipNumLocator(
-            sources.transport, crawl, open_cluster.cluster, sources.clusters.members, allows_gaps=True
-        ),
+        lambda: ZipNumLocator(sources.transport, crawl, open_cluster.cluster, sources.clusters.members),
         open_cluster.version,
     )
 
