@@ -84,16 +84,3 @@ def test_files_not_yet_harvested_are_missing_and_strangers_are_left_out(tmp_path
 def test_odd_crawl_names_lead_nowhere(tmp_path: Path, name: str):
     with pytest.raises(UserInputError):
         FooterStore(tmp_path).read(name)
-
-
-def test_segments_are_closed_when_they_are_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("cc_pipeline.index.footers.store._SEGMENT_BYTES", 4000)
-    keys = [key_of(number) for number in range(9)]
-    store = FooterStore(tmp_path)
-    reader = MemoryReader({key: parquet_bytes(index_table(60, f"com,s{n}")) for n, key in enumerate(keys)})
-    harvest_crawl(CRAWL, keys[:5], reader, store)
-    harvest_crawl(CRAWL, keys, reader, store)
-    assert len(list((tmp_path / CRAWL).glob("*.footers"))) > 2
-    footers = store.read(CRAWL)
-    for key, data in reader.objects.items():
-        assert data.endswith(footers.footer(key))

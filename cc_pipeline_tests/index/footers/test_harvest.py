@@ -69,20 +69,33 @@ def test_nine_hundred_files_through_faults(tmp_path: Path):
     assert failed[0]["reason"]
 
 
-def test_a_torn_entry_costs_that_entry_only(tmp_path: Path):
+def test_a_killed_harvest_loses_what_it_had_not_committed(tmp_path: Path):
     keys = bucket_of(tmp_path / "bucket", 6)
     store = FooterStore(tmp_path / "footers")
     reader = MemoryReader({key: (tmp_path / "bucket" / key).read_bytes() for key in keys})
-    harvest_crawl(CRAWL, keys, reader, store)
-    segment = tmp_path / "footers" / CRAWL / "segment-00000.footers"
-    whole = segment.read_bytes()
-    for end in (len(whole) - 1, len(whole) - 400, 10, 0):
-        segment.write_bytes(whole[:end])
-        left = len(store.read(CRAWL).entries)
-        assert left < 6
-        report = harvest_crawl(CRAWL, keys, reader, store)
-        assert (report.reused, report.fetched) == (left, 6 - left)
-        assert set(store.read(CRAWL).entries) == set(keys)
+    harvest_crawl(CRAWL, keys[:4], reader, store)
+    killed = os.fork()
+    if not killed:
+        writer = store.write(CRAWL)
+        # so that half of it is in the file already
+        writer._connection.execute("PRAGMA cache_size = 1")
+        writer.put_failure(keys[0], "half-way")
+        writer.put(keys[4], 100, None, os.urandom(1_000_000))
+        os._exit(0)
+    os.waitpid(killed, 0)
+    assert (tmp_path / "footers" / CRAWL / "footers.sqlite-journal").stat().st_size
+    assert set(store.read(CRAWL).entries) == set(keys[:4])
+    report = harvest_crawl(CRAWL, keys, reader, store)
+    assert (report.reused, report.fetched, report.failed) == (4, 2, ())
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path):
+    (tmp_path / CRAWL).mkdir()
+    (tmp_path / CRAWL / "footers.sqlite").write_bytes(b"x" * 5000)
+    store = FooterStore(tmp_path)
+    for use in (store.read, store.write):
+        with pytest.raises(EnvironmentFault, match=r"footers\.sqlite cannot be used"):
+            use(CRAWL)
 
 
 @pytest.mark.parametrize("refresh", [False, True])
@@ -94,10 +107,9 @@ def test_a_stored_footer_with_wrong_bytes_is_no_failure_of_the_source_and_is_fet
     reader = MemoryReader({key: (tmp_path / "bucket" / key).read_bytes() for key in keys})
     harvest_crawl(CRAWL, keys, reader, store)
     whole = crawl_tables(CRAWL, keys, store)
-    segment = tmp_path / "footers" / CRAWL / "segment-00000.footers"
-    damaged = bytearray(segment.read_bytes())
-    damaged[-200] ^= 1
-    segment.write_bytes(damaged)
+    file = tmp_path / "footers" / CRAWL / "footers.sqlite"
+    footer = store.read(CRAWL)._read_stored(keys[3])
+    file.write_bytes(file.read_bytes().replace(footer[-200:], footer[-200:-1] + bytes([footer[-1] ^ 1])))
     rows = crawl_tables(CRAWL, keys, store).index_files.to_pylist()
     [failed] = [row for row in rows if row["outcome"] != "decoded"]
     assert "the stored copy of the footer" in failed["reason"]
@@ -234,14 +246,11 @@ def test_two_writers_at_once_are_refused(tmp_path: Path):
     store.write(CRAWL).close()
 
 
-def test_a_full_disk_at_the_end_leaves_the_crawl_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_refuses_at_the_end_leaves_the_crawl_to_others(tmp_path: Path) -> None:
     store = FooterStore(tmp_path)
     before = len(os.listdir("/proc/self/fd"))
-    for call in ("fsync", "ftruncate"):
-        with monkeypatch.context() as patch:
-            patch.setattr(os, call, lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-            with pytest.raises(OSError, match="No space"), store.write(CRAWL):
-                pass
-        assert len(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(EnvironmentFault, match=r"footers\.sqlite cannot be used"), store.write(CRAWL) as writer:
+        writer._connection.close()
+    assert len(os.listdir("/proc/self/fd")) == before
     with store.write(CRAWL):
         pass
