@@ -91,8 +91,7 @@ class IndexSources:
     ``transport`` leads to the bucket, ``catalog`` opens the row-group catalog, ``footers`` is the folder of harvested
     footers, ``cache`` a folder for page indexes. ``columns`` are the columns to read of the columnar index (``None``:
     all). ``max_gaps`` is the share of a subset's index files that may be unread in an answer, from 0 to 1.
-    ``clusters`` are the open ZipNum indexes. ``has_cluster`` says whether the source has one of a crawl of the ARC
-    years (``None``: it refuses that object, and answers others); without this function a request is sent.
+    ``clusters`` are the open ZipNum indexes.
     """
 
     transport: Transport
@@ -102,7 +101,6 @@ class IndexSources:
     cache: Path | None = None
     max_gaps: float = 0.0
     clusters: Clusters = field(default_factory=Clusters)
-    has_cluster: Callable[[str], bool | None] | None = None
 
 
 def look_up(
