@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, SourceRefuses
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
-from cc_pipeline.index.footers.decode import ColumnChunk, codec_number, decode_footer
+from cc_pipeline.index.footers.decode import ColumnChunk, decode_footer
 from cc_pipeline.index.footers.statistics import REPAIRED
 from cc_pipeline.index.footers.store import CrawlFooters, FooterStore, KeyBounds, footer_digest
 from cc_pipeline.index.parquet.decoding import ColumnLayout, decode_batches
@@ -153,7 +153,7 @@ def plan_repair(crawl: str, index_files: Sequence[str], store: FooterStore) -> R
             elif chunk.is_unreadable:
                 unrepairable.append((path, group.row_group, f"column {KEY_COLUMN} is encrypted or in another file"))
             else:
-                layout = ColumnLayout(KEY_COLUMN, column.physical, column.repetition, codec_number(chunk.codec))
+                layout = ColumnLayout(KEY_COLUMN, column.physical, column.repetition, chunk.codec)
                 repairable.append(UnboundedRowGroup(*file, group.row_group, group.rows, layout, chunk))
     return RepairPlan(tuple(repairable), sum(group.chunk.size for group in repairable), tuple(unrepairable))
 

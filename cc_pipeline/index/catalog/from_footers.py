@@ -17,7 +17,6 @@ from cc_pipeline.duck import connect
 from cc_pipeline.errors import DataFault
 from cc_pipeline.index.catalog.rows import pack_rows
 from cc_pipeline.index.catalog.schemas import (
-    COLUMN_CHUNKS_SCHEMA,
     COVERAGE_SCHEMA,
     DECODED,
     INDEX_FILES_SCHEMA,
@@ -25,8 +24,6 @@ from cc_pipeline.index.catalog.schemas import (
     ROW_GROUPS_SCHEMA,
 )
 from cc_pipeline.index.footers.decode import (
-    DEFAULT_LOOKUP_COLUMNS,
-    ColumnChunk,
     FooterRows,
     RowGroup,
     decode_footer,
@@ -38,11 +35,10 @@ from cc_pipeline.index.repair import apply_bounds, known_bounds
 
 @dataclass(frozen=True, slots=True)
 class FooterTables:
-    """The rows of ``index_files``, ``row_groups`` and ``column_chunks`` of one crawl."""
+    """The rows of ``index_files`` and ``row_groups`` of one crawl."""
 
     index_files: pa.Table
     row_groups: pa.Table
-    column_chunks: pa.Table
 
 
 class FooterTableBuilder:
@@ -52,7 +48,6 @@ class FooterTableBuilder:
         self.crawl = crawl
         self._files: list[dict[str, Any]] = []
         self._groups: list[dict[str, Any]] = []
-        self._chunks: list[dict[str, Any]] = []
 
     def add(self, rows: FooterRows, entry: FooterEntry) -> None:
         """Adds a footer that was decoded with the default columns."""
@@ -66,13 +61,8 @@ class FooterTableBuilder:
         }
         self._files.append(_file(self.crawl, entry) | decoded)
         for group in rows.row_groups:
-            location = {"crawl": self.crawl, "path": rows.path, "row_group": group.row_group}
-            self._groups.append(location | {"subset": rows.subset or "", "part": rows.part} | _group_columns(group))
-            self._chunks += [
-                location | _chunk_columns(group.chunks[name])
-                for name in DEFAULT_LOOKUP_COLUMNS
-                if name in group.chunks and not group.chunks[name].is_unreadable
-            ]
+            location = {"crawl": self.crawl, "subset": rows.subset or "", "path": rows.path, "part": rows.part}
+            self._groups.append(location | _group_columns(group))
 
     def add_failure(self, entry: FooterEntry) -> None:
         """Adds a file without a usable footer."""
@@ -84,7 +74,6 @@ class FooterTableBuilder:
         return FooterTables(
             pa.Table.from_pylist(self._files, INDEX_FILES_SCHEMA),
             pa.Table.from_pylist(self._groups, ROW_GROUPS_SCHEMA),
-            pa.Table.from_pylist(self._chunks, COLUMN_CHUNKS_SCHEMA),
         )
 
 
@@ -104,6 +93,7 @@ def _file(crawl: str, entry: FooterEntry) -> dict[str, datetime | str | int | No
 
 def _group_columns(group: RowGroup) -> dict[str, Any]:
     columns: dict[str, Any] = {
+        "row_group": group.row_group,
         "rows": group.rows,
         "total_bytes": group.total_bytes,
         "compressed_bytes": group.compressed_bytes,
@@ -116,19 +106,6 @@ def _group_columns(group: RowGroup) -> dict[str, Any]:
     return columns
 
 
-def _chunk_columns(chunk: ColumnChunk) -> dict[str, Any]:
-    columns: dict[str, Any] = {
-        "column": chunk.column,
-        "codec": chunk.codec,
-        "encodings": " ".join(chunk.encodings),
-        "chunk_offset": chunk.offset,
-        "compressed_bytes": chunk.size,
-    }
-    for name, position in (("offset_index", chunk.offset_index), ("column_index", chunk.column_index)):
-        columns[f"{name}_offset"], columns[f"{name}_length"] = position or (None, None)
-    return columns
-
-
 _FILES_A_BATCH = 100
 #: The memory limit of packing; real crawls need less.
 _PACKING_MEMORY = "256MB"
@@ -136,11 +113,10 @@ _PACKING_MEMORY = "256MB"
 
 @dataclass(frozen=True, slots=True)
 class CrawlTables:
-    """The four tables of one crawl, schemas in ``index/catalog/schemas``."""
+    """The three tables of one crawl, schemas in ``index/catalog/schemas``."""
 
     index_files: pa.Table
     row_groups: pa.Table
-    column_chunks: pa.Table
     coverage: pa.Table
 
     def packed(self) -> pa.Table:
@@ -150,7 +126,6 @@ class CrawlTables:
                 connection,
                 index_files=self.index_files,
                 row_groups=self.row_groups,
-                column_chunks=self.column_chunks,
                 coverage=self.coverage,
             )
 
@@ -173,10 +148,9 @@ def crawl_tables(
     parts = list(_decode_stored(crawl, [path for path in paths if path in footers.entries], footers))
     index_files_table = pa.concat_tables([INDEX_FILES_SCHEMA.empty_table(), *(part.index_files for part in parts)])
     row_groups = pa.concat_tables([ROW_GROUPS_SCHEMA.empty_table(), *(part.row_groups for part in parts)])
-    chunks = pa.concat_tables([COLUMN_CHUNKS_SCHEMA.empty_table(), *(part.column_chunks for part in parts)])
     row_groups = apply_bounds(row_groups, known_bounds(footers))
     coverage = coverage_table(crawl, paths, index_files_table, row_groups, subsets, reason)
-    return CrawlTables(index_files_table, row_groups, chunks, coverage)
+    return CrawlTables(index_files_table, row_groups, coverage)
 
 
 def _decode_stored(crawl: str, paths: Sequence[str], footers: CrawlFooters) -> Iterator[FooterTables]:
@@ -195,7 +169,7 @@ def _decode_stored(crawl: str, paths: Sequence[str], footers: CrawlFooters) -> I
                 builder.add_failure(replace(entry, reason=fault.reason))
                 continue
             try:
-                builder.add(decode_footer(footer, entry.file_size or 0, path), entry)
+                builder.add(decode_footer(footer, entry.file_size or 0, path, lookup_columns=()), entry)
             except DataFault as fault:
                 builder.add_failure(replace(entry, reason=fault.reason, fault_offset=fault.offset))
         yield builder.tables()

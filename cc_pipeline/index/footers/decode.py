@@ -35,18 +35,6 @@ SMALLEST_FILE: Final = 12
 MAX_FOOTER_BYTES: Final = 4 * 2**20
 
 DEFAULT_STAT_COLUMNS: Final = ("url_surtkey", "fetch_time", "url_host_registered_domain")
-#: The columns that a lookup reads first: the key to find rows, then the pointer into the archive.
-DEFAULT_LOOKUP_COLUMNS: Final = tuple(
-    """
-url_surtkey url url_host_name fetch_time fetch_status warc_filename warc_record_offset warc_record_length
-""".split()
-)
-
-_CODECS: Final = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
-_ENCODINGS: Final = {
-    0: "PLAIN", 2: "PLAIN_DICTIONARY", 3: "RLE", 4: "BIT_PACKED", 5: "DELTA_BINARY_PACKED",
-    6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY", 8: "RLE_DICTIONARY", 9: "BYTE_STREAM_SPLIT",
-}  # fmt: skip
 #: The largest number of a column of the catalog.
 _LARGEST: Final = 2**63 - 1
 _PLACE: Final = re.compile(r"(?:^|/)crawl=([^/]+)/subset=([^/]+)/part-(\d{1,9})[^/]*$")
@@ -60,12 +48,12 @@ class ColumnChunk:
     """One column of one row group. Offsets are from the start of the file, ``None`` where there is none.
 
     ``offset`` and ``size`` are the range to read (dictionary page included). Index positions are ``(offset, length)``.
-    ``is_unreadable``: it is encrypted, or in another file.
+    ``codec`` and ``encodings`` are numbers of the format. ``is_unreadable``: it is encrypted, or in another file.
     """
 
     column: str
-    codec: str
-    encodings: tuple[str, ...]
+    codec: int
+    encodings: frozenset[int]
     offset: int
     size: int
     offset_index: tuple[int, int] | None
@@ -143,7 +131,7 @@ def decode_footer(
     file_size: int,
     path: str,
     columns: Sequence[str] = DEFAULT_STAT_COLUMNS,
-    lookup_columns: Sequence[str] | None = DEFAULT_LOOKUP_COLUMNS,
+    lookup_columns: Sequence[str] | None = None,
 ) -> FooterRows:
     """Decodes the footer at the end of ``tail``, the last bytes of a file of ``file_size`` bytes.
 
@@ -276,13 +264,11 @@ def _build_chunk(
     position: tuple[int, int],
     is_unreadable: bool,
 ) -> ColumnChunk:
-    codec = read_number(metadata.get(4))
     encodings = metadata.get(2)
-    numbers = {read_number(encoding) for encoding in encodings} if isinstance(encodings, list) else set()
     return ColumnChunk(
         name,
-        _CODECS[codec] if 0 <= codec < len(_CODECS) else "UNKNOWN",
-        tuple(encoding for number, encoding in _ENCODINGS.items() if number in numbers),
+        read_number(metadata.get(4)),
+        frozenset(map(read_number, encodings)) if isinstance(encodings, list) else frozenset(),
         *position,
         _index_position(column, 4),
         _index_position(column, 6),
@@ -299,8 +285,3 @@ def place(path: str) -> tuple[str | None, str | None, int | None]:
     """Returns crawl, subset and part number from an index file's path, all ``None`` for any other path."""
     match = _PLACE.search(path)
     return (match[1], match[2], int(match[3])) if match else (None, None, None)
-
-
-def codec_number(name: str) -> int:
-    """Returns the number of a codec in the format, -1 for ``UNKNOWN``."""
-    return _CODECS.index(name) if name in _CODECS else -1

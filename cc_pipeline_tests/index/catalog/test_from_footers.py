@@ -9,7 +9,7 @@ import pytest
 
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.index.catalog.from_footers import FooterTableBuilder, crawl_tables
-from cc_pipeline.index.catalog.schemas import COLUMN_CHUNKS_SCHEMA, INDEX_FILES_SCHEMA, ROW_GROUPS_SCHEMA
+from cc_pipeline.index.catalog.schemas import INDEX_FILES_SCHEMA, ROW_GROUPS_SCHEMA
 from cc_pipeline.index.footers.decode import decode_footer
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterEntry, FooterStore
@@ -37,9 +37,7 @@ def test_tables_say_what_the_footers_say():
     tables = builder.tables()
     assert tables.index_files.schema.equals(INDEX_FILES_SCHEMA)
     assert tables.row_groups.schema.equals(ROW_GROUPS_SCHEMA)
-    assert tables.column_chunks.schema.equals(COLUMN_CHUNKS_SCHEMA)
     groups = {(row["path"], row["row_group"]): row for row in tables.row_groups.to_pylist()}
-    chunks = {(row["path"], row["row_group"], row["column"]): row for row in tables.column_chunks.to_pylist()}
     for rows in expected:
         for group in rows.row_groups:
             row = groups.pop((rows.path, group.row_group))
@@ -51,18 +49,7 @@ def test_tables_say_what_the_footers_say():
                 low = round(low.timestamp() * 1000) if isinstance(low, datetime) else low
                 assert low == known.minimum
                 assert row[f"{column}_source"] == known.source
-            for name, chunk in group.chunks.items():
-                if chunk.is_unreadable:
-                    assert (rows.path, group.row_group, name) not in chunks
-                    continue
-                found = chunks.pop((rows.path, group.row_group, name))
-                assert (found["chunk_offset"], found["compressed_bytes"]) == (chunk.offset, chunk.size)
-                index = (found["offset_index_offset"], found["offset_index_length"])
-                assert index == (chunk.offset_index or (None, None))
-                assert found["codec"] == chunk.codec
-                assert set(found["encodings"].split()) == set(chunk.encodings)
     assert not groups
-    assert not chunks
     rows = tables.index_files.to_pylist()
     assert [row["outcome"] for row in rows] == ["decoded", "decoded", "decoded", "failed"]
     assert rows[0]["columns"][0] == "url_surtkey BYTE_ARRAY optional UTF8"
