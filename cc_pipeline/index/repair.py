@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,9 +18,6 @@ from cc_pipeline.index.parquet.decoding import ColumnLayout, decode_batches
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ByteRange
-
-#: Values decoded at a time, because a whole decoded column would be too large for memory.
-_BATCH_ROWS: Final = 65_536
 
 
 def read_bounds(
@@ -37,7 +33,7 @@ def read_bounds(
         )
     low: bytes | None = None
     high: bytes | None = None
-    for batch in decode_batches(layout, data, rows, _BATCH_ROWS, source=source, offset=offset):
+    for batch in decode_batches(layout, data, rows, source=source, offset=offset):
         extremes = pc.min_max(batch.cast(pa.large_binary())).as_py()
         if extremes["min"] is not None:
             low = extremes["min"] if low is None else min(low, extremes["min"])
