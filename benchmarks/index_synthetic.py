@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cc_pipeline.index.catalog.from_footers import CrawlTables, coverage_table
-from cc_pipeline.index.catalog.schemas import COLUMN_CHUNKS_SCHEMA, INDEX_FILES_SCHEMA, ROW_GROUPS_SCHEMA
-from cc_pipeline.index.footers.decode import DEFAULT_LOOKUP_COLUMNS
+from cc_pipeline.index.catalog.schemas import INDEX_FILES_SCHEMA, ROW_GROUPS_SCHEMA
 
 TLDS = ("com", "org", "net", "de", "ru", "uk,co", "jp,co", "fr", "it", "br,com", "nl", "pl", "info", "es", "cn")
 LETTERS = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz0123456789", dtype=np.uint8)
@@ -61,13 +60,13 @@ def crawl_tables(shape: Shape, number: int) -> CrawlTables:
     overlapping = number < shape.overlapping * shape.crawls
     random = np.random.default_rng(1000 + number)
     parts = [_subset(shape, crawl, *subset, overlapping, random) for subset in shape.subsets]
-    files, row_groups, chunks = (pa.concat_tables([part[i] for part in parts]) for i in range(3))
-    return CrawlTables(files, row_groups, chunks, coverage_table(crawl, files["path"].to_pylist(), files, row_groups))
+    files, row_groups = (pa.concat_tables([part[i] for part in parts]) for i in range(2))
+    return CrawlTables(files, row_groups, coverage_table(crawl, files["path"].to_pylist(), files, row_groups))
 
 
 def _subset(
     shape: Shape, crawl: str, subset: str, files: int, groups: int, overlapping: bool, random: np.random.Generator
-) -> tuple[pa.Table, pa.Table, pa.Table]:
+) -> tuple[pa.Table, pa.Table]:
     count = files * groups
     base = f"cc-index/table/cc-main/warc/crawl={crawl}/subset={subset}"
     paths = pa.array(
@@ -84,8 +83,7 @@ def _subset(
     surt_min = pc.binary_join_element_wise(keys.take(pa.array(low)), pa.scalar(b")/"), pa.scalar(b""))
     surt_max = pc.binary_join_element_wise(keys.take(pa.array(high)), suffix, pa.scalar(b""))
     rows = random.integers(35_000, 1_900_000, count)
-    sizes = random.integers(1_000, 24_000_000, (count, len(DEFAULT_LOOKUP_COLUMNS)))
-    starts = np.cumsum(sizes, axis=1) - sizes
+    sizes = random.integers(1_000, 24_000_000, (count, 8))
     group_bytes = sizes.sum(axis=1) * 2
     offset = (
         4
@@ -118,11 +116,8 @@ def _subset(
         columns[f"{name}_min"] = pc.if_else(known, minimum.cast(kind), pa.scalar(None, kind))
         columns[f"{name}_max"] = pc.if_else(known, maximum.cast(kind), pa.scalar(None, kind))
         columns[f"{name}_source"] = pc.if_else(known, pa.scalar("statistics"), pa.scalar(None, pa.string()))
-        columns[f"{name}_min_truncated"] = pa.nulls(count, pa.bool_())
-        columns[f"{name}_max_truncated"] = pa.nulls(count, pa.bool_())
-        columns[f"{name}_nulls"] = pa.array(np.zeros(count, dtype=np.int64))
     row_groups = pa.table([columns[name] for name in ROW_GROUPS_SCHEMA.names], schema=ROW_GROUPS_SCHEMA)
-    return _files(crawl, subset, paths, files, groups, rows), row_groups, _chunks(row_groups, sizes, starts, offset)
+    return _files(crawl, subset, paths, files, groups, rows), row_groups
 
 
 def _files(crawl: str, subset: str, paths: pa.Array, files: int, groups: int, rows: np.ndarray) -> pa.Table:
@@ -135,26 +130,6 @@ def _files(crawl: str, subset: str, paths: pa.Array, files: int, groups: int, ro
     return pa.table(
         [values.get(field.name, pa.nulls(files, field.type)) for field in INDEX_FILES_SCHEMA], schema=INDEX_FILES_SCHEMA
     )
-
-
-def _chunks(row_groups: pa.Table, sizes: np.ndarray, starts: np.ndarray, offset: np.ndarray) -> pa.Table:
-    names = DEFAULT_LOOKUP_COLUMNS
-    count, width = len(row_groups), len(names)
-    every = pa.array(np.repeat(np.arange(count), width))
-    chunk_offset = (starts + offset[:, None]).ravel()
-    index_offset = 10**9 + np.arange(count * width) * 1000
-    values = {
-        "crawl": row_groups["crawl"].take(every), "path": row_groups["path"].take(every),
-        "row_group": row_groups["row_group"].take(every), "column": pa.array(names * count),
-        "codec": _same("GZIP", count * width),
-        "encodings": _same("PLAIN RLE", count * width), "chunk_offset": pa.array(chunk_offset),
-        "compressed_bytes": pa.array(sizes.ravel()), "uncompressed_bytes": pa.array(sizes.ravel() * 5),
-        "offset_index_offset": pa.array(index_offset), "offset_index_length": pa.array(np.full(count * width, 900)),
-        "column_index_offset": pa.array(index_offset + 10**7),
-        "column_index_length": pa.array(np.full(count * width, 9000)),
-    }  # fmt: skip
-    schema = COLUMN_CHUNKS_SCHEMA
-    return pa.table([values.get(field.name, pa.nulls(count * width, field.type)) for field in schema], schema=schema)
 
 
 def _domains(keys: pa.Array) -> pa.Array:

@@ -23,7 +23,7 @@ from cc_pipeline.extraction.nearest_capture import Nearest, fetch_record
 from cc_pipeline.harvesting.listed_files import parse_index_list
 from cc_pipeline.index.catalog.from_footers import crawl_tables
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
-from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
+from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.zipnum.locator import ZipNumLocator
 from cc_pipeline.progress import format_count
@@ -132,7 +132,7 @@ def _read_footer(probe: _LiveProbe) -> str:
     if not probe.index_file:
         raise _StepSkipped("no index file is known")
     store = FooterStore(probe.workspace.settings.footers_path)
-    harvest = harvest_crawl(probe.crawl, [probe.index_file], probe.workspace.transport, store, HarvestPolicy(tries=1))
+    harvest = harvest_crawl(probe.crawl, [probe.index_file], probe.workspace.transport, store, tries=1)
     for path, reason in harvest.failed:
         raise DataFault(DataKind.MISMATCH, path, None, reason)
     tables = crawl_tables(probe.crawl, [probe.index_file], store)

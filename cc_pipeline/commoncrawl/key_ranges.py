@@ -193,17 +193,6 @@ class RangeSet(Sequence[KeyRange]):
         return first, stop
 
 
-def common_ranges(first: Iterable[KeyRange], second: RangeSet) -> tuple[KeyRange, ...]:
-    """Returns the ranges of the common keys."""
-    return merge_ranges(
-        KeyRange(
-            max(keys.start, near.start), min((end for end in (keys.end, near.end) if end is not None), default=None)
-        )
-        for keys in first
-        for near in second.near(keys.start, keys.end)
-    )
-
-
 def range_set(ranges: Sequence[KeyRange]) -> RangeSet:
     """Returns ``ranges`` as a ``RangeSet``; the same object if it is one."""
     return ranges if isinstance(ranges, RangeSet) else RangeSet(ranges)

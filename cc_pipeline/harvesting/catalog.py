@@ -43,7 +43,7 @@ def open_catalog(lake: Lake) -> Catalog:
 
 
 def read_catalog_table(lake: Lake, table: str, crawl: str) -> pa.Table:
-    """Returns ``index_files``, ``row_groups``, ``column_chunks`` or ``coverage`` of a crawl as users see it. Raises
+    """Returns ``index_files``, ``row_groups`` or ``coverage`` of a crawl as users see it. Raises
     ``EnvironmentFault`` if the lake cannot be read."""
     [view] = read_catalog_tables(lake, [table], crawl)
     return view

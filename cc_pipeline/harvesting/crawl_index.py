@@ -27,7 +27,7 @@ from cc_pipeline.harvesting.crawls import find_crawl
 from cc_pipeline.harvesting.listed_files import listed_files
 from cc_pipeline.index.catalog.from_footers import crawl_tables, footers_digest
 from cc_pipeline.index.catalog.rows import read_view, sort_rows
-from cc_pipeline.index.footers.harvest import HarvestPolicy, harvest_crawl
+from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import IndexGaps
 from cc_pipeline.index.repair import repair_row_groups
@@ -166,8 +166,7 @@ def harvest_footers(workspace: Workspace, crawl: str, *, refresh: bool = False) 
     missing = built_index(workspace, crawl).missing if index_is_built(crawl) else []
     absent = {shard.key: f"{shard.filename} is not indexed yet" for shard in missing}
     available_paths = [path for path in paths if path not in absent]
-    policy = HarvestPolicy(refresh=refresh)
-    report = harvest_crawl(crawl, available_paths, transport, store, policy)
+    report = harvest_crawl(crawl, available_paths, transport, store, refresh=refresh)
     _store_failures(store, crawl, {path: absent[path] for path in paths if path in absent})
     notes = tuple(f"{path} failed: {reason}" for path, reason in (*report.failed, *absent.items())[:20])
     return StageReport(

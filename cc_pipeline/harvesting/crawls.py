@@ -16,7 +16,7 @@ from cc_pipeline.addresses import scheme_of
 from cc_pipeline.advice import advise
 from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, Crawl, age, crawl_of, unlisted_crawl, validate_crawl_id
-from cc_pipeline.commoncrawl.paths import cluster_key, is_path_list, published_key, segments_key
+from cc_pipeline.commoncrawl.paths import is_path_list, published_key, segments_key
 from cc_pipeline.errors import EnvironmentFault, SourceRefuses, UserInputError
 from cc_pipeline.harvesting.archives import first_user_key, has_archives
 from cc_pipeline.harvesting.path_lists import path_list_exists
@@ -31,9 +31,8 @@ from cc_pipeline.workspace.workspace import Workspace
 
 State = Literal["there", "absent", "unknown"]
 
-#: The folders of the home's cache with answers about crawls, and about their ZipNum indexes.
+#: The folder of the home's cache with answers about crawls.
 _CRAWLS: Final = "crawls"
-_CLUSTERS: Final = "clusters"
 #: The time for which an answer is used.
 _ANSWER_LIFE: Final = {"there": timedelta(days=1), "absent": timedelta(days=1), "unknown": timedelta(hours=1)}
 #: Refusals are cached for a while, to spare the source. A network failure is not cached: it may end at once.
@@ -206,22 +205,6 @@ def probe(workspace: Workspace, crawl: str, *, believe: tuple[State, ...] = ("th
     return answer
 
 
-def has_cluster(workspace: Workspace, crawl: str) -> bool | None:
-    """Whether the source has the ZipNum index of ``crawl``; ``None`` if it refuses this object, but answers others.
-    Raises ``RangeFault`` if it does not answer. That is not cached, and the caller must not use another index alone."""
-    answer = _remembered(workspace.settings, crawl, _CLUSTERS)
-    if answer is None:
-        try:
-            exists = workspace.transport.exists(cluster_key(crawl))
-            answer = Probe(crawl, "there" if exists else "absent", datetime.now(UTC))
-        except RangeFault as fault:
-            if fault.kind is not FaultKind.FORBIDDEN:
-                raise
-            answer = Probe(crawl, "unknown", datetime.now(UTC), fault.detail)
-        _remember(workspace.settings, answer, _CLUSTERS)
-    return None if answer.state == "unknown" else answer.state == "there"
-
-
 def unknown_crawl_error(workspace: Workspace, answer: Probe) -> EnvironmentFault:
     """Returns the error for a crawl whose existence the source does not tell."""
     retry_hint = ""
@@ -250,21 +233,21 @@ def evidence(settings: Settings, crawl: str) -> str | None:
     return first_user_key(settings, crawl) or published_key(crawl)
 
 
-def _folder(settings: Settings, folder_name: str = _CRAWLS) -> Path:
-    return settings.cache_path / folder_name
+def _folder(settings: Settings) -> Path:
+    return settings.cache_path / _CRAWLS
 
 
-def _remembered(settings: Settings, crawl: str, folder_name: str = _CRAWLS) -> Probe | None:
+def _remembered(settings: Settings, crawl: str) -> Probe | None:
     if not scheme_of(settings.source):
         return None
-    answer = _read(settings, crawl, folder_name)
+    answer = _read(settings, crawl)
     young = answer is not None and timedelta(0) <= datetime.now(UTC) - answer.answered_at < _ANSWER_LIFE[answer.state]
     return answer if young else None
 
 
-def _read(settings: Settings, crawl: str, folder_name: str = _CRAWLS) -> Probe | None:
+def _read(settings: Settings, crawl: str) -> Probe | None:
     try:
-        document = json.loads((_folder(settings, folder_name) / f"{crawl}.json").read_bytes())
+        document = json.loads((_folder(settings) / f"{crawl}.json").read_bytes())
         if document["source"] != settings.source or document["state"] not in _ANSWER_LIFE:
             return None
         return Probe(
@@ -274,8 +257,8 @@ def _read(settings: Settings, crawl: str, folder_name: str = _CRAWLS) -> Probe |
         return None
 
 
-def _remember(settings: Settings, answer: Probe, folder_name: str = _CRAWLS) -> None:
-    path = _folder(settings, folder_name) / f"{answer.crawl}.json"
+def _remember(settings: Settings, answer: Probe) -> None:
+    path = _folder(settings) / f"{answer.crawl}.json"
     document = {
         "source": settings.source,
         "state": answer.state,

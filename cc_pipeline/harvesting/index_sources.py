@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 from cc_pipeline.harvesting.catalog import open_catalog
-from cc_pipeline.harvesting.crawls import has_cluster
 from cc_pipeline.index.lookup import IndexSources
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -20,7 +19,4 @@ def index_sources(workspace: Workspace, crawl: str) -> IndexSources:
         cache=settings.cache_path / "page-indexes",
         max_gaps=settings.max_index_gaps,
         clusters=workspace.clusters,
-        has_cluster=partial(has_cluster, workspace),
-        max_requests=settings.max_requests,
-        max_bytes=settings.max_bytes,
     )

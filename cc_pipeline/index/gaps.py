@@ -11,6 +11,7 @@ from cc_pipeline.advice import Advice, advise, option
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, SUBSETS, index_is_built
 from cc_pipeline.errors import EnvironmentFault, IndexIncomplete
 from cc_pipeline.index.catalog.schemas import DECODED
+from cc_pipeline.index.locators import PARQUET
 
 if TYPE_CHECKING:
     from cc_pipeline.index.catalog.catalog import Catalog
@@ -28,8 +29,7 @@ class IndexGaps:
 
     ``by_subset`` has (subset, unread, expected) of each incomplete subset. ``files`` has the path and the reason of at
     most 20 files that a harvest could not read; files that no harvest has requested yet are not named. ``unit`` is the
-    unit: a lookup may count members of a ZipNum index. ``unasked`` says why no other index was used for them, if there
-    is one."""
+    unit: a lookup may count members of a ZipNum index."""
 
     crawl: str
     expected: int
@@ -37,7 +37,6 @@ class IndexGaps:
     by_subset: tuple[tuple[str, int, int], ...]
     files: tuple[tuple[str, str], ...]
     unit: str = _INDEX_FILES
-    unasked: str = ""
 
     @property
     def summary(self) -> str:
@@ -58,7 +57,7 @@ class IndexGaps:
             if unshown_count
             else []
         )
-        return "; ".join([*descriptions, *remainder, *([self.unasked] if self.unasked else [])])
+        return "; ".join([*descriptions, *remainder])
 
     @property
     def note(self) -> str:
@@ -100,7 +99,7 @@ def index_incomplete(gaps: Sequence[IndexGaps]) -> IndexIncomplete:
     if published:
         harvest = advise("index harvest", crawl=published, subset=name_subsets([*affected_subsets]))
         is_columnar = all(gap.unit == _INDEX_FILES for gap in gaps)
-        aim = "To read the missing files" if is_columnar else "The columnar index may have the captures"
+        aim = "To read the missing files" if is_columnar else f"To search {option(index=PARQUET)}, once harvested"
         ways.append(f"{aim}: {harvest}")
     if built:
         ways.append(f"To index the missing archive files, at a cost shown first: {advise('index build', crawl=built)}")

@@ -140,7 +140,7 @@ class LookupResult:
     reason for its choice, in words; both are ``None`` in a locator's own answer. ``index_version`` identifies the index
     if only a request can tell. ``gaps`` are index files that could not be read, if that is allowed. ``notes`` are
     sentences for the user. ``segments``: if captures went into a sink, those that only a B-tree names count only if
-    they are in one of these (``None``: always). ``unread`` are the keys that the ``gaps`` may have."""
+    they are in one of these (``None``: always)."""
 
     captures: Mapping[str, pa.Table]
     requests: int
@@ -152,7 +152,6 @@ class LookupResult:
     gaps: IndexGaps | None = None
     index_version: str = ""
     segments: frozenset[str] | None = None
-    unread: tuple[KeyRange, ...] = ()
 
 
 class Locator(Protocol):

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from cc_pipeline.commoncrawl.conditions import OPEN
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-from cc_pipeline.commoncrawl.key_ranges import RangeSet
 from cc_pipeline.commoncrawl.paths import describe_faulty_lines, parse_valid_segments, refuse_faulty_list, segments_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, UserInputError
@@ -23,9 +22,8 @@ from cc_pipeline.index.gaps import IndexGaps, find_gaps, index_incomplete, missi
 from cc_pipeline.index.locator import UNION, CaptureSink, Locator, LookupEstimate, LookupResult, choose, weight
 from cc_pipeline.index.locators import AUTO, BTREE, PARQUET, ZIPNUM
 from cc_pipeline.index.opening import IndexSearch, find_btree, find_columnar, find_zipnum
-from cc_pipeline.index.parquet.locator import ParquetLocator
 from cc_pipeline.index.zipnum.cluster_cache import Clusters
-from cc_pipeline.progress import format_count, human_bytes
+from cc_pipeline.progress import format_count
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, RangeFault, whole_files
 
@@ -93,10 +91,7 @@ class IndexSources:
     ``transport`` leads to the bucket, ``catalog`` opens the row-group catalog, ``footers`` is the folder of harvested
     footers, ``cache`` a folder for page indexes. ``columns`` are the columns to read of the columnar index (``None``:
     all). ``max_gaps`` is the share of a subset's index files that may be unread in an answer, from 0 to 1.
-    ``clusters`` are the open ZipNum indexes. ``has_cluster`` says whether the source has one of a crawl of the ARC
-    years (``None``: it refuses that object, and answers others); without this function a request is sent.
-    ``max_requests`` and ``max_bytes`` limit the cost of the columnar index when it replaces unreadable members of a
-    ZipNum index (``None``: no limit).
+    ``clusters`` are the open ZipNum indexes.
     """
 
     transport: Transport
@@ -106,9 +101,6 @@ class IndexSources:
     cache: Path | None = None
     max_gaps: float = 0.0
     clusters: Clusters = field(default_factory=Clusters)
-    has_cluster: Callable[[str], bool | None] | None = None
-    max_requests: int | None = None
-    max_bytes: int | None = None
 
 
 def look_up(
@@ -128,9 +120,8 @@ def look_up(
 
     In the result, ``index`` and ``reason`` name the index and why it was used. ``notes`` are sentences for the user:
     the index, subsets it does not cover, the number of captures whose condition is undecided. ``gaps`` are index
-    files, or members of a ZipNum index, that could not be read. ``auto`` then uses another complete index, or asks the
-    columnar index for the keys of those members. If there is none, or if it costs more than ``sources`` allows, the
-    captures of the gaps are missing from the result, as far as ``sources.max_gaps`` allows.
+    files, or members of a ZipNum index, that could not be read. For files ``auto`` then uses another complete index.
+    Else the captures of the gaps are missing from the result, as far as ``sources.max_gaps`` allows.
 
     Raises ``UserInputError`` when the crawl does not have the index ``via``, or when it would read more than
     ``max_bytes``; ``IndexIncomplete`` for gaps that are not allowed; ``DataFault`` and ``EnvironmentFault`` from
@@ -150,8 +141,6 @@ def look_up(
         except RangeFault as fault:
             locator, reason = _replace_locator(search, fault)
             result = locator.locate(crawl, subsets, targets, noting_sink)
-        if result.unread and via == AUTO:
-            result = _with_columnar(search, targets, result, noting_sink)
         if result.gaps is not None:
             if not result.gaps.allowed(sources.max_gaps):
                 raise index_incomplete([result.gaps])
@@ -253,40 +242,6 @@ def _choose(search: IndexSearch, targets: Sequence[Target]) -> tuple[Locator, st
     if PARQUET not in available or not gaps.allowed(search.sources.max_gaps):
         raise index_incomplete([gaps])
     return available[PARQUET](), f"parquet, although {gaps.summary} could not be read", gaps
-
-
-def _with_columnar(
-    search: IndexSearch, targets: Sequence[Target], result: LookupResult, sink: CaptureSink | None
-) -> LookupResult:
-    """Returns the ``result`` of a ZipNum index, completed by the columnar index for members that could not be read. If
-    that fails, the gap says why."""
-    crawl, subsets, sources, gaps = search.crawl, search.subsets, search.sources, result.gaps
-    assert gaps is not None, "members were unread"
-    columnar = search.open_indexes[PARQUET].open() if PARQUET in search.open_indexes else None
-    is_harvest_complete = search.catalog is not None and find_gaps(search.catalog, crawl, subsets) is None
-    if not isinstance(columnar, ParquetLocator) or not is_harvest_complete:
-        return result
-    keys = RangeSet(result.unread)
-    price = columnar.price(crawl, subsets, targets, keys)
-    limits = ((price.requests, sources.max_requests), (price.expected_bytes, sources.max_bytes))
-    if any(limit is not None and cost > limit for cost, limit in limits):
-        over_limit = (
-            f"reading them from the columnar index takes about {format_count(price.requests, 'request')} and "
-            f"{human_bytes(price.expected_bytes)}, more than CC_PIPELINE_MAX_REQUESTS or CC_PIPELINE_MAX_BYTES allows"
-        )
-        return replace(result, gaps=replace(gaps, unasked=over_limit))
-    try:
-        columnar_result = columnar.locate(crawl, subsets, targets, sink, keys)
-    except DataFault as fault:
-        return replace(result, gaps=replace(gaps, unasked=f"the columnar index cannot be read either ({fault})"))
-    note = f"{gaps.summary} could not be read ({gaps.file_summary}): their captures come from the columnar index"
-    return LookupResult(
-        {slug: united(table, result.captures[slug]) for slug, table in columnar_result.captures.items()},
-        result.requests + columnar_result.requests,
-        result.bytes + columnar_result.bytes,
-        result.seconds + columnar_result.seconds,
-        (*result.notes, note, *columnar_result.notes),
-    )
 
 
 @contextmanager

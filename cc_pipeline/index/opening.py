@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, index_is_built
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.commoncrawl.paths import cluster_key
-from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012, BTreeLocator
 from cc_pipeline.index.catalog.catalog import Catalog
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
@@ -104,9 +103,7 @@ def find_zipnum(sought: IndexSearch) -> OpenIndex | None:
         return None
     sought.closing.callback(sources.clusters.keep)
     return OpenIndex(
-        lambda: ZipNumLocator(
-            sources.transport, crawl, open_cluster.cluster, sources.clusters.members, allows_gaps=True
-        ),
+        lambda: ZipNumLocator(sources.transport, crawl, open_cluster.cluster, sources.clusters.members),
         open_cluster.version,
     )
 
@@ -131,35 +128,18 @@ def _cluster_of_arc_years(sought: IndexSearch) -> OpenCluster | None:
     """Opens the same for a crawl whose tree alone would look complete. It counts as absent only after a 404 or, if the
     source gives the tree, after a refusal of this object: buckets without listing answer 403 for missing
     objects."""
-    crawl, sources = sought.crawl, sought.sources
+    crawl = sought.crawl
     # before the cluster is asked for: a refusal keeps all objects of the source from being asked for
     has_tree = sought.has_tree
-    has_cluster = _has_cluster(crawl, sources)
-    if has_cluster is None and has_tree:
-        sought.notes.append(
-            f"the source refuses {cluster_key(crawl)}, as it does for missing files: only the B-tree index is searched"
-        )
-        return None
-    if has_cluster is False:
-        return None
-    cluster = _find_cluster(crawl, sources, needed=True)
-    if cluster is None and has_cluster:
-        raise EnvironmentFault(
-            f"the source has no ZipNum index of {crawl} ({cluster_key(crawl)}) now, but it had one within the last day",
-            "Run the command again later, or search only the B-tree index if the crawl has one: --index btree",
-        )
-    return cluster
-
-
-def _has_cluster(crawl: str, sources: IndexSources) -> bool | None:
-    if sources.has_cluster is not None:
-        return sources.has_cluster(crawl)
     try:
-        return _find_cluster(crawl, sources, needed=True) is not None
+        return _find_cluster(crawl, sought.sources, needed=True)
     except RangeFault as fault:
-        if fault.kind is not FaultKind.FORBIDDEN:
+        if fault.kind is not FaultKind.FORBIDDEN or not has_tree:
             raise
-        return None
+    sought.notes.append(
+        f"the source refuses {cluster_key(crawl)}, as it does for missing files: only the B-tree index is searched"
+    )
+    return None
 
 
 def _marks(opened: Callable[[], Catalog] | None) -> list[Mark]:

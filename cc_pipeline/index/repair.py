@@ -1,55 +1,23 @@
-"""Computes key bounds of row groups that were published without any: reads the key column, and logs the bounds."""
+"""Computes key bounds of row groups that were published without any: reads the key column, and stores the bounds."""
 
 from __future__ import annotations
 
-import base64
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cc_pipeline.atomic import sync
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault, SourceRefuses
 from cc_pipeline.index.catalog.schemas import KEY_COLUMN
-from cc_pipeline.index.footers.decode import ColumnChunk, codec_number, decode_footer
+from cc_pipeline.index.footers.decode import ColumnChunk, decode_footer
 from cc_pipeline.index.footers.statistics import REPAIRED
-from cc_pipeline.index.footers.store import CrawlFooters, FooterStore, footer_digest
+from cc_pipeline.index.footers.store import CrawlFooters, FooterStore, KeyBounds, footer_digest
 from cc_pipeline.index.parquet.decoding import ColumnLayout, decode_batches
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import ENVIRONMENT_KINDS, FaultKind, RangeFault
 from cc_pipeline.transport.ranges import ByteRange
-
-#: Values decoded at a time, because a whole decoded column would be too large for memory.
-_BATCH_ROWS: Final = 65_536
-
-
-@dataclass(frozen=True, slots=True)
-class KeyBounds:
-    """The smallest and largest key in one row group, read from the values themselves. ``size`` and
-    ``footer`` (its digest) identify the file: a copied one has another ETag."""
-
-    path: str
-    row_group: int
-    minimum: bytes
-    maximum: bytes
-    size: int = -1
-    footer: str = ""
-
-    def match_footers(self, footers: CrawlFooters) -> bool:
-        """Whether the current file in ``footers`` is the one that was read."""
-        entry = footers.entries.get(self.path)
-        if entry is None or entry.failed or entry.file_size != self.size:
-            return False
-        try:
-            return footer_digest(footers.footer(self.path)) == self.footer
-        except DataFault:
-            return False
 
 
 def read_bounds(
@@ -65,7 +33,7 @@ def read_bounds(
         )
     low: bytes | None = None
     high: bytes | None = None
-    for batch in decode_batches(layout, data, rows, _BATCH_ROWS, source=source, offset=offset):
+    for batch in decode_batches(layout, data, rows, source=source, offset=offset):
         extremes = pc.min_max(batch.cast(pa.large_binary())).as_py()
         if extremes["min"] is not None:
             low = extremes["min"] if low is None else min(low, extremes["min"])
@@ -73,91 +41,45 @@ def read_bounds(
     return None if low is None or high is None else (low, high)
 
 
-def bounds_log(folder: Path) -> Path:
-    """Returns the log of bounds already read, one JSON line each, in a crawl's folder of the footer store."""
-    return folder / "key-bounds.jsonl"
-
-
-def read_log(path: Path) -> dict[tuple[str, int], KeyBounds]:
-    """Returns the logged bounds, by path and row group; a line cut by a crash is left out."""
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        return {}
-    logged_bounds = {}
-    for line in lines:
-        with suppress(ValueError, KeyError, TypeError):
-            values = json.loads(line)
-            minimum, maximum = (base64.b64decode(values[name], validate=True) for name in ("min", "max"))
-            bounds = KeyBounds(
-                str(values["path"]),
-                int(values["row_group"]),
-                minimum,
-                maximum,
-                int(values["size"]),
-                str(values["footer"]),
-            )
-            logged_bounds[bounds.path, bounds.row_group] = bounds
-    return logged_bounds
-
-
-def add_to_log(path: Path, bounds: KeyBounds) -> None:
-    """Logs one row group's bounds. Raises ``EnvironmentFault`` if the disk refuses."""
-    values = {
-        "path": bounds.path,
-        "row_group": bounds.row_group,
-        "size": bounds.size,
-        "footer": bounds.footer,
-        "min": base64.b64encode(bounds.minimum).decode(),
-        "max": base64.b64encode(bounds.maximum).decode(),
-    }
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # a newline first, since a crash may have left half a line
-        with path.open("ab") as handle:
-            handle.write(b"\n" + json.dumps(values).encode())
-            handle.flush()
-            sync(handle.fileno())
-    except OSError as error:
-        raise EnvironmentFault(f"{path} cannot be written: {error}", "Check the home's disk.") from error
-
-
 def known_bounds(footers: CrawlFooters) -> dict[tuple[str, int], KeyBounds]:
-    """Returns the logged bounds of the current files in ``footers``, by path and row group."""
-    logged_bounds = read_log(bounds_log(footers.folder))
+    """Returns the stored bounds of the current files in ``footers``, by path and row group."""
     # row groups of a file mostly have the same version of it
     is_current: dict[tuple[str, int, str], bool] = {}
     valid_bounds = {}
-    for place, bounds in logged_bounds.items():
+    for bounds in footers.read_bounds():
         file = (bounds.path, bounds.size, bounds.footer)
         if file not in is_current:
-            is_current[file] = bounds.match_footers(footers)
+            is_current[file] = _match_footers(bounds, footers)
         if is_current[file]:
-            valid_bounds[place] = bounds
+            valid_bounds[bounds.path, bounds.row_group] = bounds
     return valid_bounds
 
 
+def _match_footers(bounds: KeyBounds, footers: CrawlFooters) -> bool:
+    """Whether the current file in ``footers`` is the one that was read."""
+    entry = footers.entries.get(bounds.path)
+    if entry is None or entry.failed or entry.file_size != bounds.size:
+        return False
+    try:
+        return footer_digest(footers.footer(bounds.path)) == bounds.footer
+    except DataFault:
+        return False
+
+
 def apply_bounds(row_groups: pa.Table, bounds: Mapping[tuple[str, int], KeyBounds]) -> pa.Table:
-    """Returns ``row_groups`` with the logged key bounds for row groups without any."""
-    names = [f"{KEY_COLUMN}_{part}" for part in ("min", "max", "source", "min_truncated", "max_truncated")]
-    if not bounds or any(name not in row_groups.column_names for name in names):
+    """Returns ``row_groups`` with the stored key bounds for row groups without any."""
+    if not bounds:
         return row_groups
-    columns = {name: row_groups[name].to_pylist() for name in names}
-    places = zip(row_groups["path"].to_pylist(), row_groups["row_group"].to_pylist(), strict=True)
-    changed = False
-    for row, place in enumerate(places):
-        repaired = bounds.get(place)
-        if repaired is None or columns[names[2]][row] is not None:
-            continue
-        changed = True
-        for name, value in zip(names, (repaired.minimum, repaired.maximum, REPAIRED, False, False), strict=True):
-            columns[name][row] = value
-    if not changed:
-        return row_groups
+    names = [f"{KEY_COLUMN}_{part}" for part in ("min", "max", "source")]
+    rows = row_groups.select(["path", "row_group", *names]).to_pylist()
+    for row in rows:
+        repaired = bounds.get((row["path"], row["row_group"]))
+        if repaired is not None and row[names[2]] is None:
+            row.update(zip(names, (repaired.minimum, repaired.maximum, REPAIRED), strict=True))
     for name in names:
         index = row_groups.schema.get_field_index(name)
         field = row_groups.schema.field(index)
-        row_groups = row_groups.set_column(index, field, pa.array(columns[name], field.type))
+        row_groups = row_groups.set_column(index, field, pa.array([row[name] for row in rows], field.type))
     return row_groups
 
 
@@ -224,10 +146,10 @@ def plan_repair(crawl: str, index_files: Sequence[str], store: FooterStore) -> R
             chunk = group.chunks.get(KEY_COLUMN)
             if chunk is None or column is None:
                 unrepairable.append((path, group.row_group, f"the row group has no column {KEY_COLUMN}"))
-            elif chunk.is_encrypted or chunk.is_in_other_file:
+            elif chunk.is_unreadable:
                 unrepairable.append((path, group.row_group, f"column {KEY_COLUMN} is encrypted or in another file"))
             else:
-                layout = ColumnLayout(KEY_COLUMN, column.physical, column.repetition, codec_number(chunk.codec))
+                layout = ColumnLayout(KEY_COLUMN, column.physical, column.repetition, chunk.codec)
                 repairable.append(UnboundedRowGroup(*file, group.row_group, group.rows, layout, chunk))
     return RepairPlan(tuple(repairable), sum(group.chunk.size for group in repairable), tuple(unrepairable))
 
@@ -247,7 +169,6 @@ def repair_row_groups(
     """
     started = time.monotonic()
     plan = plan_repair(crawl, index_files, store)
-    log = bounds_log(store.crawl_folder(crawl))
     failed = list(plan.unrepairable)
     repaired = requests = size = source_faults = 0
     ranges = (
@@ -267,7 +188,7 @@ def repair_row_groups(
                 ) from outcome
         else:
             size += len(outcome.data)
-            reason = _repair(group, outcome.data, log)
+            reason = _repair(group, outcome.data, crawl, store)
             repaired += not reason
             failed += [(group.path, group.row_group, reason)] if reason else []
         on_progress(requests, len(plan.row_groups))
@@ -281,8 +202,8 @@ def repair_row_groups(
     )
 
 
-def _repair(group: UnboundedRowGroup, data: bytes, log: Path) -> str:
-    """Logs the bounds of the keys in ``data``. Returns the reason if there are none, else an empty text."""
+def _repair(group: UnboundedRowGroup, data: bytes, crawl: str, store: FooterStore) -> str:
+    """Stores the bounds of the keys in ``data``. Returns the reason if there are none, else an empty text."""
     try:
         extremes = read_bounds(group.layout, data, group.rows, source=group.path, offset=group.chunk.offset)
     except DataFault as fault:
@@ -290,5 +211,5 @@ def _repair(group: UnboundedRowGroup, data: bytes, log: Path) -> str:
     if extremes is None:
         return "all keys of the row group are null"
     size = -1 if group.file_size is None else group.file_size
-    add_to_log(log, KeyBounds(group.path, group.row_group, *extremes, size=size, footer=group.footer))
+    store.put_bounds(crawl, KeyBounds(group.path, group.row_group, *extremes, size=size, footer=group.footer))
     return ""

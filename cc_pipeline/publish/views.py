@@ -17,7 +17,7 @@ from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR
 from cc_pipeline.commoncrawl.surt import KeyRule
 from cc_pipeline.documents.schemas import PAGE_COLUMNS
 from cc_pipeline.index.catalog.rows import table_query
-from cc_pipeline.index.catalog.schemas import COVERAGE_COLUMNS, INDEX_FILES_COLUMNS, SHOWN_ROW_GROUPS_COLUMNS
+from cc_pipeline.index.catalog.schemas import COVERAGE_COLUMNS, INDEX_FILES_COLUMNS, ROW_GROUPS_COLUMNS
 from cc_pipeline.lake.quoting import is_one_of, quote_literal
 from cc_pipeline.lake.slice import FETCH, LOCATE, Stage
 from cc_pipeline.lake.snapshot import RunQuery, Sql, ViewSpec
@@ -217,9 +217,7 @@ def publication_views(
             notes=notes_of(TARGETS_COLUMNS),
         ),
         _build_catalog_view("index_files", "Harvested index files, with values of their footers.", INDEX_FILES_COLUMNS),
-        _build_catalog_view(
-            "row_groups", "Row groups of the columnar index with key ranges.", SHOWN_ROW_GROUPS_COLUMNS
-        ),
+        _build_catalog_view("row_groups", "Row groups of the columnar index with key ranges.", ROW_GROUPS_COLUMNS),
         _build_catalog_view(
             "coverage", "Index files expected, harvested and failed by crawl and harvested subset.", COVERAGE_COLUMNS
         ),

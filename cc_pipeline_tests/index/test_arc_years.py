@@ -15,7 +15,6 @@ from cc_pipeline.commoncrawl.key_ranges import btree_key
 from cc_pipeline.commoncrawl.paths import cluster_key, parse_arc_key
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.btree.locator import CRAWL_2012, URL_INDEX_2012
 from cc_pipeline.index.locator import UNION, NoSuchIndex
 from cc_pipeline.index.lookup import IndexSources, look_up, price_lookup
@@ -75,19 +74,6 @@ def test_a_crawl_of_the_arc_years_is_found_through_zipnum(bucket: Bucket) -> Non
             )
         with pytest.raises(NoSuchIndex, match=r"no index of CC-MAIN-2008-2009.*files add KEY --kind warc"):
             look_up(OF_2008, ["warc"], targets, IndexSources(transport))
-
-
-def test_who_keeps_that_there_is_no_cdx_is_believed(bucket: Bucket) -> None:
-    root, truth = bucket
-    target = parse_target(truth.domains(CRAWL_2012)[0])
-    with Transport(str(root)) as transport:
-        alone = look_up(CRAWL_2012, ["warc"], [target], IndexSources(transport, has_cluster=lambda crawl: False))
-        assert (alone.index, alone.index_version) == ("btree", "")
-        assert places(alone) == _places(truth.captures_of(CRAWL_2012, domain=target.value))
-        with pytest.raises(NoSuchIndex):
-            look_up(OF_2009, ["warc"], [target], IndexSources(transport, has_cluster=lambda crawl: False))
-        with pytest.raises(EnvironmentFault, match="it had one within the last day"):
-            look_up(OF_2008, ["warc"], [target], IndexSources(transport, has_cluster=lambda crawl: True))
 
 
 def _halves(root: Path, truth: MiniCrawlTruth, at: Path, seed: int) -> tuple[set[Place], set[Place]]:

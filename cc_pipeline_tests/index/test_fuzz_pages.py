@@ -65,6 +65,6 @@ def test_mutated_pages(chunk: tuple[ColumnLayout, bytes], rows: int) -> None:
             found = decode_pages(layout, [(4, data)], rows, source="f")
             assert len(found) == rows
             assert found.nbytes <= column_bound(rows) + 4096
-            assert sum(map(len, decode_batches(layout, data, rows, 100, source="f", offset=4))) == rows
+            assert sum(map(len, decode_batches(layout, data, rows, source="f", offset=4))) == rows
         except DataFault as fault:
             assert fault.source == "f"

@@ -12,14 +12,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.index.catalog.from_footers import crawl_tables, footers_digest
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterStore
-from cc_pipeline.index.repair import (
-    KeyBounds,
-    add_to_log,
-    bounds_log,
-    plan_repair,
-    read_log,
-    repair_row_groups,
-)
+from cc_pipeline.index.repair import plan_repair, repair_row_groups
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
@@ -139,14 +132,3 @@ def test_the_old_crawl_of_the_corpus(tmp_path: Path):
         values = pq.ParquetFile(bucket / row["path"]).read_row_group(row["row_group"], columns=["url_surtkey"])
         keys = sorted(value.encode() for value in values["url_surtkey"].to_pylist())
         assert (row["url_surtkey_min"], row["url_surtkey_max"]) == (keys[0], keys[-1])
-
-
-def test_the_log_survives_a_torn_line(tmp_path: Path):
-    log = bounds_log(tmp_path)
-    assert read_log(log) == {}
-    first = KeyBounds("p", 0, b"\xff", b"\xff\x00")
-    add_to_log(log, first)
-    log.write_bytes(log.read_bytes() + b'\n{"path": "p", "row_gr')
-    second = KeyBounds("p", 1, b"", b"z")
-    add_to_log(log, second)
-    assert read_log(log) == {("p", 0): first, ("p", 1): second}

@@ -1,9 +1,7 @@
-"""Members of a ZipNum index that cannot be read: the columnar index is asked for their captures, where it may be; else
-they are a gap that is named, and what was to be located stays to be."""
+"""Members of a ZipNum index that cannot be read are a gap that is named."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,11 +11,10 @@ from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import IndexIncomplete
 from cc_pipeline.index import locator
 from cc_pipeline.index.lookup import IndexSources, look_up
-from cc_pipeline.index.zipnum.cluster_cache import Clusters
 from cc_pipeline.testing.mini_crawl.generate import generate
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
 from cc_pipeline.transport.client import Transport
-from cc_pipeline_tests.index.lookup_world import World, harvest_world, places
+from cc_pipeline_tests.index.lookup_world import World, harvest_world
 from cc_pipeline_tests.world import copy_of, replace_file
 
 OLD, NEW = "CC-MAIN-2018-05", "CC-MAIN-2024-22"
@@ -78,42 +75,14 @@ DAMAGES = ("no gzip", "half of it", "cut off", "gone")
 @pytest.mark.matrix
 @pytest.mark.parametrize("crawl", [NEW, OLD])
 @pytest.mark.parametrize("how", DAMAGES)
-def test_the_columnar_index_has_what_members_lack(world: World, tmp_path: Path, crawl: str, how: str) -> None:
+def test_members_that_cannot_be_read_are_a_named_gap(world: World, tmp_path: Path, crawl: str, how: str) -> None:
     root = copy_of(world.root, tmp_path / "bucket")
-    targets = [parse_target(one) for one in (SITE, f"set:two = {ELSEWHERE}, host:www.{SITE}")]
+    damage(root, crawl, how)
     with Transport(str(root)) as transport:
         sources = IndexSources(transport, world.catalog, footers=world.home / "footers")
-        before = look_up(crawl, ["warc"], targets, sources)
-        damage(root, crawl, how)
-        after = look_up(crawl, ["warc"], targets, replace(sources, clusters=Clusters()))
-        assert before.index == after.index == "zipnum"
-        assert places(before) == places(after) != set()
-        assert after.gaps is None
-        [note] = [note for note in after.notes if "columnar" in note]
-        assert "blocks of the URL index" in note
-        for slug, table in after.captures.items():
-            assert table.num_rows == before.captures[slug].num_rows, "none is there twice"
-        by = set(after.captures[SITE]["located_by"].to_pylist())
-        assert by == ({"zipnum", "parquet"} if how != "gone" else by)
-
-
-@pytest.mark.parametrize(
-    ("refused", "said"),
-    [
-        ({"max_requests": 0}, "more than CC_PIPELINE_MAX_REQUESTS"),
-        ({"max_bytes": 0}, "or CC_PIPELINE_MAX_BYTES allows"),
-        ({"catalog": None}, "harvest --crawl"),
-    ],
-)
-def test_where_it_may_not_be_asked_the_gap_is_named(
-    world: World, tmp_path: Path, refused: dict[str, object], said: str
-) -> None:
-    root = copy_of(world.root, tmp_path / "bucket")
-    damage(root, OLD, "no gzip")
-    with Transport(str(root)) as transport:
-        given: dict[str, object] = {"catalog": world.catalog, "footers": world.home / "footers"} | refused
-        sources = IndexSources(transport, **given)  # type: ignore[arg-type]
-        with pytest.raises(IndexIncomplete, match=r"blocks of the URL index .* cannot be inflated") as lacking:
-            look_up(OLD, ["warc"], [parse_target(SITE)], sources)
-        assert said in f"{lacking.value} {lacking.value.advice}"
-        assert look_up(OLD, ["warc"], [parse_target(ELSEWHERE)], sources).gaps is None
+        with pytest.raises(IndexIncomplete, match="blocks of the URL index") as lacking:
+            look_up(crawl, ["warc"], [parse_target(SITE)], sources)
+        assert "--index parquet" in str(lacking.value.advice)
+        assert look_up(crawl, ["warc"], [parse_target(SITE)], sources, via="parquet").captures[SITE].num_rows
+        if how != "gone":
+            assert look_up(crawl, ["warc"], [parse_target(ELSEWHERE)], sources).gaps is None

@@ -56,7 +56,7 @@ def sql(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the result to this file.")] = None,
     catalog: Annotated[
         bool,
-        typer.Option("--catalog", help="Query the index catalog: row_groups, index_files, column_chunks, coverage."),
+        typer.Option("--catalog", help="Query the index catalog: row_groups, index_files, coverage."),
     ] = False,
     guard_formulas: options.GuardFormulas = False,
 ) -> None:

@@ -26,7 +26,7 @@ from cc_pipeline.harvesting.crawl_index import (
     repair_statistics,
 )
 from cc_pipeline.harvesting.crawls import commit_crawls
-from cc_pipeline.index.catalog.schemas import SHOWN_ROW_GROUPS_COLUMNS
+from cc_pipeline.index.catalog.schemas import ROW_GROUPS_COLUMNS
 from cc_pipeline.index.gaps import index_incomplete
 from cc_pipeline.lake.content_digests import compute_input_digest
 from cc_pipeline.workspace.schemas import CRAWLS_COLUMNS, INDEX_MANIFEST_COLUMNS
@@ -164,7 +164,7 @@ def define(namespace: HomeNamespace) -> list[dg.AssetsDefinition]:
         pool=namespace.qualify("catalog"),
         kinds={"deltalake", "duckdb"},
         deps=[namespace.key("index_footers")],
-        metadata=table_metadata(namespace, "row_groups", SHOWN_ROW_GROUPS_COLUMNS),
+        metadata=table_metadata(namespace, "row_groups", ROW_GROUPS_COLUMNS),
         check_specs=make_specs(namespace, ["row_groups"]),
         freshness_policy=_freshness(fail=120, warn=60),
     )
@@ -223,7 +223,7 @@ def define_on_request(namespace: HomeNamespace) -> tuple[list[dg.AssetSpec], lis
         "every lookup reads these row groups.",
         {"deltalake", "duckdb"},
         deps=[namespace.key("row_groups"), namespace.key(*COLUMNAR_INDEX.path)],
-        metadata=table_metadata(namespace, "row_groups", SHOWN_ROW_GROUPS_COLUMNS),
+        metadata=table_metadata(namespace, "row_groups", ROW_GROUPS_COLUMNS),
     )
     return [built, repaired], _jobs_on_request(namespace)
 

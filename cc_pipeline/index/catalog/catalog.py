@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: Memory of queries; a user's own query spills to disk beyond it.
 _MEMORY: Final = "1GB"
-#: Crawls whose rows stay in memory: some 5 MB each, and three times that if column chunks were read.
+#: Crawls whose rows stay in memory: some 5 MB each.
 _MAX_CACHED_CRAWLS: Final = 4
 #: Up to so many ranges, each is compared with all rows; with more, each row is compared with the ranges.
 _FEW_RANGES: Final = 40
@@ -37,7 +37,6 @@ _LOW, _HIGH = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
 _COLUMNS: Final = {
     "index_files": ("subset", "path", "part", "file"),
     "coverage": ("subset", "coverage", "file", "row_group", "rows", _LOW, _HIGH),
-    "column_chunks": ("path", "row_group", "chunks"),
 }
 
 
@@ -126,18 +125,6 @@ class Catalog:
         """Returns the number of row groups that may hold a key of ``ranges`` only because their bounds are unknown."""
         return int(self.row_groups_for(crawl, subsets, ranges)[f"{KEY_COLUMN}_source"].null_count)
 
-    def column_chunks(self, crawl: str, row_groups: pa.Table, columns: Iterable[str] | None = None) -> pa.Table:
-        """Returns the positions of lookup columns (``COLUMN_CHUNKS_SCHEMA``) for row groups of an answer."""
-        stored = self._crawl(crawl)
-        if "chunks" not in stored.tables:
-            stored.tables["chunks"] = stored.read(_COLUMNS["column_chunks"])
-        rows = stored.tables["chunks"]
-        rows = rows.filter(pc.is_in(rows["path"], row_groups["path"].combine_chunks()))
-        places = set(zip(row_groups["path"].to_pylist(), row_groups["row_group"].to_pylist(), strict=True))
-        found = zip(rows["path"].to_pylist(), rows["row_group"].to_pylist(), strict=True)
-        table = read_view("column_chunks", rows.filter(pa.array([place in places for place in found], pa.bool_())))
-        return table if columns is None else table.filter(pc.is_in(table["column"], pa.array([*columns], pa.string())))
-
     def coverage(self, crawl: str) -> pa.Table:
         """Returns the files expected, harvested and failed of each subset (``COVERAGE_SCHEMA``)."""
         return self._read_table("coverage", crawl)
@@ -148,7 +135,7 @@ class Catalog:
 
     @cached_property
     def connection(self) -> DuckDBPyConnection:
-        """A connection with all rows as the views ``row_groups``, ``index_files``, ``column_chunks`` and ``coverage``
+        """A connection with all rows as the views ``row_groups``, ``index_files`` and ``coverage``
         in the schema ``catalog``. It is for one thread, and ends with the catalog."""
         from cc_pipeline.duck import connect  # noqa: PLC0415  # only queries load it
 

@@ -1,6 +1,6 @@
-"""Packs the four tables that users see into the catalog's stored rows, and unpacks them again.
+"""Packs the three tables that users see into the catalog's stored rows, and unpacks them again.
 
-Each fact is stored once; other columns of the tables are counted, or taken from the column chunks.
+Each fact is stored once; other columns of the tables are counted.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ import pyarrow.compute as pc
 
 from cc_pipeline.index.catalog.schemas import (
     CATALOG_SCHEMA,
-    COLUMN_CHUNKS_SCHEMA,
     COVERAGE_SCHEMA,
     DECODED,
     INDEX_FILES_SCHEMA,
-    KEY_CHUNK_FIELDS,
     KEY_COLUMN,
     PLACE_FIELDS,
-    SHOWN_ROW_GROUPS_SCHEMA,
+    ROW_GROUPS_SCHEMA,
 )
 
 if TYPE_CHECKING:
@@ -28,23 +26,11 @@ if TYPE_CHECKING:
 
 _LOW, _HIGH = f"{KEY_COLUMN}_min", f"{KEY_COLUMN}_max"
 _FILE: Final = [name for name in INDEX_FILES_SCHEMA.names if name not in PLACE_FIELDS]
-_CHUNK: Final = [field.name for field in CATALOG_SCHEMA.field("chunks").type.value_type]
-_IN_CHUNK: Final = dict(
-    zip(
-        KEY_CHUNK_FIELDS,
-        (
-            *("chunk_offset", "compressed_bytes", "offset_index_offset", "offset_index_length"),
-            *("column_index_offset", "column_index_length"),
-        ),
-        strict=True,
-    )
-)
 
 #: The tables that users see, with their schemas.
 VIEW_SCHEMAS: Final = {
     "index_files": INDEX_FILES_SCHEMA,
-    "row_groups": SHOWN_ROW_GROUPS_SCHEMA,
-    "column_chunks": COLUMN_CHUNKS_SCHEMA,
+    "row_groups": ROW_GROUPS_SCHEMA,
     "coverage": COVERAGE_SCHEMA,
 }
 
@@ -63,13 +49,7 @@ def table_query(table: str, stored: str) -> str:
     if table == "index_files":
         columns = ", ".join([*PLACE_FIELDS, *(f'file."{name}" AS "{name}"' for name in _FILE)])
         return f"SELECT {columns} FROM {stored} WHERE file IS NOT NULL"
-    if table == "column_chunks":
-        chunk = ", ".join(f'chunk."{name}" AS "{name}"' for name in _CHUNK)
-        inner = f"SELECT crawl, path, row_group, unnest(chunks) AS chunk FROM {stored} WHERE row_group IS NOT NULL"
-        return f"SELECT crawl, path, row_group, {chunk} FROM ({inner})"
-    key = f"list_filter(chunks, lambda one: one.\"column\" = '{KEY_COLUMN}')[1]"
-    of_key = {name: f"{key}.{inside} AS {name}" for name, inside in _IN_CHUNK.items()}
-    columns = ", ".join(of_key.get(name, f'"{name}"') for name in SHOWN_ROW_GROUPS_SCHEMA.names)
+    columns = ", ".join(f'"{name}"' for name in ROW_GROUPS_SCHEMA.names)
     return f"SELECT {columns} FROM {stored} WHERE row_group IS NOT NULL"
 
 
@@ -117,33 +97,14 @@ def _unpack_index_files(stored: pa.Table) -> Mapping[str, pa.Array | pa.ChunkedA
     return {name: rows[name] for name in PLACE_FIELDS} | {name: pc.struct_field(rows["file"], name) for name in _FILE}
 
 
-def _row_groups_and_chunks(stored: pa.Table) -> tuple[pa.Table, pa.Array, pa.Array]:
-    """Returns the rows of row groups, their column chunks, and the number of the row of each chunk."""
-    rows = stored.filter(pc.is_valid(stored["row_group"]))
-    chunks = rows["chunks"].combine_chunks()
-    return rows, pc.list_flatten(chunks), pc.list_parent_indices(chunks)
-
-
-def _unpack_column_chunks(stored: pa.Table) -> Mapping[str, pa.Array | pa.ChunkedArray]:
-    rows, chunks, row_numbers = _row_groups_and_chunks(stored)
-    columns = {name: rows[name].take(row_numbers) for name in ("crawl", "path", "row_group")}
-    return columns | {name: pc.struct_field(chunks, name) for name in _CHUNK}
-
-
 def _unpack_row_groups(stored: pa.Table) -> Mapping[str, pa.Array | pa.ChunkedArray]:
-    rows, chunks, row_numbers = _row_groups_and_chunks(stored)
-    is_key = pc.equal(pc.struct_field(chunks, "column"), KEY_COLUMN)
-    # null for a row group whose key column is not known
-    places = pc.index_in(pa.array(range(rows.num_rows), row_numbers.type), row_numbers.filter(is_key))
-    key_chunks = chunks.filter(is_key).take(places)
-    shown = {name: rows[name] for name in SHOWN_ROW_GROUPS_SCHEMA.names if name not in _IN_CHUNK}
-    return shown | {name: pc.struct_field(key_chunks, inside) for name, inside in _IN_CHUNK.items()}
+    rows = stored.filter(pc.is_valid(stored["row_group"]))
+    return {name: rows[name] for name in ROW_GROUPS_SCHEMA.names}
 
 
 _UNPACKED: Final[Mapping[str, Callable[[pa.Table], Mapping[str, pa.Array | pa.ChunkedArray]]]] = {
     "index_files": _unpack_index_files,
     "row_groups": _unpack_row_groups,
-    "column_chunks": _unpack_column_chunks,
     "coverage": _unpack_coverage,
 }
 
@@ -153,22 +114,18 @@ def pack_rows(
     *,
     index_files: pa.Table,
     row_groups: pa.Table,
-    column_chunks: pa.Table,
     coverage: pa.Table,
 ) -> pa.Table:
     """Returns the rows to store of these tables, sorted so that a search for keys skips most of them: row groups by
     their lowest key, those of unknown bounds last."""
     cursor = con.cursor()
-    for name, table in {"f": index_files, "g": row_groups, "c": column_chunks, "s": coverage}.items():
+    for name, table in {"f": index_files, "g": row_groups, "s": coverage}.items():
         cursor.register(name, table)
     file = ", ".join(f"'{name}': \"{name}\"" for name in _FILE)
-    chunk = ", ".join(f"'{name}': \"{name}\"" for name in _CHUNK)
-    chunks = f'list({{{chunk}}} ORDER BY chunk_offset, "column")'
     packed_rows = cursor.sql(
         f"""SELECT crawl, subset, {{'expected': expected, 'reason': reason}} AS coverage FROM s
         UNION ALL BY NAME SELECT crawl, subset, path, part, {{{file}}} AS file FROM f
-        UNION ALL BY NAME SELECT g.*, chunks FROM g LEFT JOIN
-            (SELECT path, row_group, {chunks} AS chunks FROM c GROUP BY ALL) USING (path, row_group)"""
+        UNION ALL BY NAME SELECT * FROM g"""
     ).to_arrow_table()
     return sort_rows(packed_rows.select(CATALOG_SCHEMA.names).cast(CATALOG_SCHEMA))
 

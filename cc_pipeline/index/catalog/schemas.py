@@ -1,8 +1,7 @@
-"""The catalog as Arrow schemas: the one table that is stored, and the four tables that users see.
+"""The catalog as Arrow schemas: the one table that is stored, and the three tables that users see.
 
 ``index_files`` has one row for each file that a harvest requested, whatever its outcome; ``row_groups`` one for each
-row group; ``column_chunks`` one for each (row group, lookup column); ``coverage`` one for each subset. The stored
-table has a row for each index file, row group (with its column chunks) and subset.
+row group; ``coverage`` one for each subset. The stored table has a row for each index file, row group and subset.
 """
 
 from __future__ import annotations
@@ -43,27 +42,6 @@ INDEX_FILES_COLUMNS: Final = (
 )
 INDEX_FILES_SCHEMA: Final = schema_of(INDEX_FILES_COLUMNS)
 
-#: Offsets are in the file; ``chunk_offset`` and ``compressed_bytes`` are the range to read, dictionary included.
-COLUMN_CHUNKS_SCHEMA: Final = pa.schema(
-    [
-        pa.field("crawl", pa.string(), nullable=False),
-        pa.field("path", pa.string(), nullable=False),
-        pa.field("row_group", pa.int32(), nullable=False),
-        pa.field("column", pa.string(), nullable=False),
-        pa.field("codec", pa.string(), nullable=False),
-        pa.field("encodings", pa.string(), nullable=False),
-        pa.field("chunk_offset", pa.int64(), nullable=False),
-        pa.field("compressed_bytes", pa.int64(), nullable=False),
-        pa.field("uncompressed_bytes", pa.int64()),
-        pa.field("offset_index_offset", pa.int64()),
-        pa.field("offset_index_length", pa.int64()),
-        pa.field("column_index_offset", pa.int64()),
-        pa.field("column_index_length", pa.int64()),
-        pa.field("bloom_filter_offset", pa.int64()),
-        pa.field("bloom_filter_length", pa.int64()),
-    ]
-)
-
 #: ``expected`` files are those of the path list; ``missing`` = expected - harvested - failed. ``reason`` says
 #: why a crawl has no rows at all.
 COVERAGE_COLUMNS: Final = (
@@ -103,20 +81,6 @@ _ROW_GROUPS: Final = (
     Column("data_offset", pa.int64(), "Byte of the file at which its data begins"),
     Column("data_end", pa.int64(), "Byte of the file at which its data ends"),
 )
-_KEY_CHUNK: Final = (
-    Column("key_chunk_offset", pa.int64(), "Byte at which the chunk of url_surtkey begins"),
-    Column("key_chunk_bytes", pa.int64(), "Bytes of the chunk of url_surtkey"),
-    Column(
-        "key_offset_index_offset", pa.int64(), "Byte at which that chunk's offset index begins; null if there is none"
-    ),
-    Column("key_offset_index_length", pa.int64(), "Bytes of that chunk's offset index; null if there is none"),
-    Column(
-        "key_column_index_offset", pa.int64(), "Byte at which that chunk's column index begins; null if there is none"
-    ),
-    Column("key_column_index_length", pa.int64(), "Bytes of that chunk's column index; null if there is none"),
-)
-#: The location of a row group's key column, which a lookup reads first. Shown in ``row_groups``, stored in the chunks.
-KEY_CHUNK_FIELDS: Final = tuple(column.name for column in _KEY_CHUNK)
 
 _FROM_STATISTICS: Final = "Origin of the bounds: statistics or deprecated_statistics"
 #: Descriptions of a column's bounds: its smallest and largest value, and their source.
@@ -133,7 +97,6 @@ _BOUND_NOTES: Final = {
         _FROM_STATISTICS,
     ),
 }
-_CUT: Final = "Whether the bound is truncated; null: the writer did not say"
 
 
 def _bounds(column: str) -> tuple[Column, ...]:
@@ -143,30 +106,19 @@ def _bounds(column: str) -> tuple[Column, ...]:
         Column(f"{column}_min", kind, smallest),
         Column(f"{column}_max", kind, largest),
         Column(f"{column}_source", pa.string(), source),
-        Column(f"{column}_min_truncated", pa.bool_(), _CUT),
-        Column(f"{column}_max_truncated", pa.bool_(), _CUT),
-        Column(f"{column}_nulls", pa.int64(), "Number of nulls, from the statistics"),
     )
 
 
 def bound_type(column: str) -> pa.DataType:
     """Returns the Arrow type of a column's bounds in the catalog."""
-    return {"bytes": pa.binary(), "integer": pa.int64(), "time": TIMESTAMP}[stat_kind(column)]
+    return {"bytes": pa.binary(), "time": TIMESTAMP}[stat_kind(column)]
 
 
 _STATISTICS: Final = tuple(bound for column in DEFAULT_STAT_COLUMNS for bound in _bounds(column))
-#: ``<column>_min`` and ``_max`` are bytes for strings (compared as bytes, maybe cut within a character), int64 or a
-#: timestamp; ``_source`` says where they came from; ``_truncated`` is true where a bound is known to be no value of the
-#: column, null where the writer did not say.
-ROW_GROUPS_SCHEMA: Final = schema_of((*_ROW_GROUPS, *_STATISTICS))
-
-#: ``row_groups`` as users see it.
-SHOWN_ROW_GROUPS_COLUMNS: Final = (
-    *_ROW_GROUPS,
-    *_KEY_CHUNK,
-    *_STATISTICS,
-)
-SHOWN_ROW_GROUPS_SCHEMA: Final = schema_of(SHOWN_ROW_GROUPS_COLUMNS)
+#: ``<column>_min`` and ``_max`` are bytes for strings (compared as bytes, maybe cut within a character) or a timestamp;
+#: ``_source`` says where they came from.
+ROW_GROUPS_COLUMNS: Final = (*_ROW_GROUPS, *_STATISTICS)
+ROW_GROUPS_SCHEMA: Final = schema_of(ROW_GROUPS_COLUMNS)
 
 #: The columns of an answer to a lookup, a part of ``ROW_GROUPS_SCHEMA``.
 ANSWER_SCHEMA: Final = pa.schema(
@@ -193,8 +145,8 @@ def _stored(field: pa.Field) -> pa.Field:
 CATALOG_ROW_GROUP: Final = 2_048
 
 #: The table that is stored. A row is of a subset (``coverage`` is set: the number of files in its path
-#: list, and the reason of ``COVERAGE_SCHEMA``), of an index file (``file``) or of a row group (``row_group``, with the
-#: lookup columns in ``chunks``). Columns of the other kinds are null.
+#: list, and the reason of ``COVERAGE_SCHEMA``), of an index file (``file``) or of a row group (``row_group``). Columns
+#: of the other kinds are null.
 CATALOG_SCHEMA: Final = pa.schema(
     [
         pa.field("crawl", pa.string(), nullable=False),
@@ -204,11 +156,5 @@ CATALOG_SCHEMA: Final = pa.schema(
         pa.field("coverage", pa.struct([_stored(COVERAGE_SCHEMA.field(name)) for name in ("expected", "reason")])),
         pa.field("file", pa.struct([_stored(f) for f in INDEX_FILES_SCHEMA if f.name not in PLACE_FIELDS])),
         *(field.with_nullable(True) for field in ROW_GROUPS_SCHEMA if field.name not in PLACE_FIELDS),
-        pa.field(
-            "chunks",
-            pa.list_(
-                pa.struct([_stored(f) for f in COLUMN_CHUNKS_SCHEMA if f.name not in ("crawl", "path", "row_group")])
-            ),
-        ),
     ]
 )

@@ -1,98 +1,77 @@
-"""Decodes a footer into one row for each row group: its location and its keys.
+"""Decodes a footer: the file's columns, and the location and keys of each row group.
 
 This module checks all of a footer before any library reads it: Arrow crashes the process on some files.
-Layout: ``README.md`` of apache/parquet-format (data, metadata, 4-byte length, ``PAR1``).
+Layout: ``README.md`` of apache/parquet-format (data, metadata, 4-byte length, ``PAR1``). Field numbers are those of its
+``parquet.thrift``. A field of another type than in the format is skipped, as every reader does (writers used some
+numbers before the format did).
 """
 
 from __future__ import annotations
 
 import re
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
-from typing import Final, TypeAlias
+from typing import Final
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMNS, LATER_COLUMNS
 from cc_pipeline.errors import DataFault, DataKind
-from cc_pipeline.index.footers.statistics import (
-    ColumnStatistics,
-    Kind,
-    StatisticsColumn,
-    StoredStatistics,
-    no_statistics,
-    read_statistics,
-)
-from cc_pipeline.index.footers.thrift import FooterFault, FooterSchema, parse_schema
-from cc_pipeline.index.footers.walk import (
-    CHUNK_FIELDS,
-    ENCRYPTED,
-    OTHER_FILE,
-    PRESENT,
-    ROW_GROUP_FIELDS,
-    VALUE_FIELDS,
-    FooterWalk,
-    walk,
+from cc_pipeline.index.footers.statistics import ColumnStatistics, Kind, read_statistics
+from cc_pipeline.index.footers.thrift import (
+    CompactReader,
+    FooterFault,
+    FooterSchema,
+    Value,
+    decode_text,
+    fault,
+    read_number,
+    read_schema,
 )
 
 TRAILER_BYTES: Final = 8
 SMALLEST_FILE: Final = 12
 #: A footer beyond this is refused: real ones are 30 to 350 KB.
-MAX_FOOTER_BYTES: Final = 16 * 2**20
+MAX_FOOTER_BYTES: Final = 4 * 2**20
 
 DEFAULT_STAT_COLUMNS: Final = ("url_surtkey", "fetch_time", "url_host_registered_domain")
-#: The columns that a lookup reads first: the key to find rows, then the pointer into the archive.
-DEFAULT_LOOKUP_COLUMNS: Final = tuple(
-    """
-url_surtkey url url_host_name fetch_time fetch_status warc_filename warc_record_offset warc_record_length
-""".split()
-)
-
-Cells: TypeAlias = npt.NDArray[np.int64]
-
-_CODECS: Final = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
-_ENCODINGS: Final = {
-    0: "PLAIN", 2: "PLAIN_DICTIONARY", 3: "RLE", 4: "BIT_PACKED", 5: "DELTA_BINARY_PACKED",
-    6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY", 8: "RLE_DICTIONARY", 9: "BYTE_STREAM_SPLIT",
-}  # fmt: skip
-#: The fields of a chunk that its statistics depend on: flags and ordinal.
-_STATISTICS_FIELDS: Final = (CHUNK_FIELDS.index("flags"), CHUNK_FIELDS.index("ordinal"))
+#: The largest number of a column of the catalog.
+_LARGEST: Final = 2**63 - 1
 _PLACE: Final = re.compile(r"(?:^|/)crawl=([^/]+)/subset=([^/]+)/part-(\d{1,9})[^/]*$")
-_COLUMN_TYPES: Final = {field.name: field.type for field in (*INDEX_COLUMNS, *LATER_COLUMNS)}
+_TIME_COLUMNS: Final = frozenset(
+    column.name for column in (*INDEX_COLUMNS, *LATER_COLUMNS) if pa.types.is_timestamp(column.type)
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnChunk:
     """One column of one row group. Offsets are from the start of the file, ``None`` where there is none.
 
-    ``offset`` and ``size`` are the range to read (dictionary page included); ``values`` and ``size`` are the writer's
-    claims. Index positions are ``(offset, length)``.
+    ``offset`` and ``size`` are the range to read (dictionary page included). Index positions are ``(offset, length)``.
+    ``codec`` and ``encodings`` are numbers of the format. ``is_unreadable``: it is encrypted, or in another file.
     """
 
     column: str
-    physical: str
-    codec: str
-    encodings: tuple[str, ...]
-    values: int
+    codec: int
+    encodings: frozenset[int]
     offset: int
     size: int
     offset_index: tuple[int, int] | None
     column_index: tuple[int, int] | None
-    null_count: int | None
-    is_in_other_file: bool
-    is_encrypted: bool
+    is_unreadable: bool
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """One row group: its number, its rows, and the columns asked for."""
+    """One row group: its number, rows and bytes, the range of its data, and the columns asked for. ``None``: not
+    said."""
 
     row_group: int
     rows: int
+    total_bytes: int | None
+    compressed_bytes: int
+    data_offset: int | None
+    data_end: int | None
     statistics: dict[str, ColumnStatistics]
     chunks: dict[str, ColumnChunk]
 
@@ -109,112 +88,12 @@ class FooterRows:
     rows: int
     created_by: str
     schema: FooterSchema
-    stat_columns: tuple[str, ...]
-    lookup_columns: tuple[str, ...]
-    names: tuple[str, ...]
-    walk: FooterWalk
-
-    @property
-    def row_groups(self) -> tuple[RowGroup, ...]:
-        """Every row group as an object, for one file. Tables of many files come from ``catalog.from_footers``."""
-        return tuple(self.select_groups(range(len(self.row_counts()))))
-
-    def row_counts(self) -> list[int]:
-        """Returns the number of rows of each row group."""
-        return array("q", self.walk.row_groups)[ROW_GROUP_FIELDS.index("rows") :: len(ROW_GROUP_FIELDS)].tolist()
-
-    def select_groups(self, numbers: Iterable[int]) -> Iterator[RowGroup]:
-        """Yields some row groups as objects: creating all those of a long footer would take too long."""
-        rows = self.row_counts()
-        chunks = array("q", self.walk.chunks)
-        statistics = [self.statistics(index) for index in range(len(self.stat_columns))]
-        nulls = CHUNK_FIELDS.index("null_count")
-        for number in numbers:
-            group_chunks: dict[str, ColumnChunk] = {}
-            group_statistics: dict[str, ColumnStatistics] = {}
-            for index, name in enumerate(self.stat_columns):
-                base = (number * len(self.names) + index) * len(CHUNK_FIELDS)
-                group_statistics[name] = statistics[index].row_group_statistics(
-                    number, _none_if_negative(chunks[base + nulls])
-                )
-            for index, name in enumerate(self.names):
-                base = (number * len(self.names) + index) * len(CHUNK_FIELDS)
-                if name in self.lookup_columns and chunks[base] & PRESENT:
-                    group_chunks[name] = _chunk(name, self.schema, chunks[base : base + len(CHUNK_FIELDS)])
-            yield RowGroup(number, rows[number], group_statistics, group_chunks)
-
-    def statistics(self, index: int) -> StatisticsColumn:
-        """Returns the statistics of ``stat_columns[index]`` in every row group."""
-        return column_statistics([self], index)
-
-
-def column_statistics(files: Sequence[FooterRows], index: int) -> StatisticsColumn:
-    """Returns the statistics of ``stat_columns[index]`` in every row group of files decoded alike, file by file.
-
-    Neighbouring files of the same schema and writer are interpreted in one go.
-    """
-    column = no_statistics(0)
-    for _, similar_files in groupby(
-        files, key=lambda file: (file.schema.digest, file.walk.orders, file.walk.created_by)
-    ):
-        column.extend(_run_statistics(list(similar_files), index))
-    return column
-
-
-def _run_statistics(files: Sequence[FooterRows], index: int) -> StatisticsColumn:
-    first = files[0]
-    name, orders = first.stat_columns[index], first.walk.orders
-    # row groups x names x fields
-    shape = (-1, len(first.names), len(CHUNK_FIELDS))
-    cells = np.frombuffer(b"".join(file.walk.chunks for file in files), dtype=np.int64).reshape(shape)
-    cells = cells[:, index, _STATISTICS_FIELDS]
-    flags, ordinals = cells[:, 0], cells[:, 1]
-    column = first.schema.column(name)
-    if column is None or not len(flags):
-        return no_statistics(len(flags))
-    missing = bool(np.any((flags & (PRESENT | OTHER_FILE)) != PRESENT))
-    uneven = bool(np.any(ordinals != ordinals[0]))
-    if len(files) > 1 and (missing or uneven):
-        # a flaw of one file must not cost the others their statistics
-        combined = no_statistics(0)
-        for file in files:
-            combined.extend(_run_statistics([file], index))
-        return combined
-    if missing:
-        return no_statistics(len(flags))
-    order = 0 if uneven else _order(orders, int(ordinals[0]))
-    values = list(chain.from_iterable(file.walk.values for file in files))
-    width = len(VALUE_FIELDS)
-    step = width * len(first.stat_columns)
-    old_max, old_min, new_max, new_min = (values[width * index + field :: step] for field in range(width))
-    stored = StoredStatistics(
-        column.physical,
-        column.meaning,
-        order,
-        first.walk.created_by,
-        flags.tolist(),
-        old_max,
-        old_min,
-        new_max,
-        new_min,
-    )
-    return read_statistics(stat_kind(name), stored)
-
-
-def _order(orders: bytes, ordinal: int) -> int:
-    """Returns a column's declared order: -1 if the file declares none, 0 if it leaves out this column."""
-    if not orders:
-        return -1
-    return orders[ordinal] if ordinal < len(orders) else 0
+    row_groups: tuple[RowGroup, ...]
 
 
 def stat_kind(column: str) -> Kind:
-    """Returns the form of a column's bounds in the catalog: ``time``, ``integer`` or ``bytes`` (also for unknown
-    columns)."""
-    kind = _COLUMN_TYPES.get(column)
-    if kind is not None and pa.types.is_timestamp(kind):
-        return "time"
-    return "integer" if kind is not None and pa.types.is_integer(kind) else "bytes"
+    """Returns the form of a column's bounds in the catalog: ``time`` or ``bytes`` (also for unknown columns)."""
+    return "time" if column in _TIME_COLUMNS else "bytes"
 
 
 def footer_length(tail: bytes, file_size: int, path: str) -> int:
@@ -252,12 +131,12 @@ def decode_footer(
     file_size: int,
     path: str,
     columns: Sequence[str] = DEFAULT_STAT_COLUMNS,
-    lookup_columns: Sequence[str] = DEFAULT_LOOKUP_COLUMNS,
+    lookup_columns: Sequence[str] | None = None,
 ) -> FooterRows:
     """Decodes the footer at the end of ``tail``, the last bytes of a file of ``file_size`` bytes.
 
-    ``columns`` get statistics, ``lookup_columns`` get positions and sizes. Raises ``DataFault`` with the
-    offset in the file for anything that breaks the format; never reads beyond what it was given.
+    ``columns`` get statistics, ``lookup_columns`` (``None``: all) get positions and sizes. Raises ``DataFault`` with
+    the offset in the file for anything that breaks the format; never reads beyond what it was given.
     """
     length = footer_length(tail, file_size, path)
     if length + TRAILER_BYTES > len(tail):
@@ -269,72 +148,140 @@ def decode_footer(
         )
     start = file_size - TRAILER_BYTES - length
     metadata = bytes(tail[len(tail) - TRAILER_BYTES - length : len(tail) - TRAILER_BYTES])
-    names = tuple(dict.fromkeys((*columns, *lookup_columns)))
     try:
-        footer_walk = walk(metadata, tuple(name.encode() for name in names), len(columns), start)
-        schema_start, schema_end = footer_walk.schema
-        schema = _schema(metadata[schema_start:schema_end], schema_start)
-    except FooterFault as fault:
-        kind = DataKind.TOO_LARGE if fault.too_large else DataKind.MALFORMED
-        raise DataFault(kind, path, start + fault.offset, fault.reason) from None
+        fields = CompactReader(metadata).struct()
+        schema = read_schema(fields.get(2))
+        rows = read_number(fields.get(3))
+        groups = fields.get(4)
+        if not isinstance(groups, list):
+            fault(0, "the metadata has no list of row groups")
+        if rows < 0:
+            fault(0, "the metadata has no row count")
+        reader = _GroupReader(fields, schema, columns, lookup_columns, start)
+        row_groups = tuple(reader.read(number, group) for number, group in enumerate(groups))
+    except FooterFault as refused:
+        kind = DataKind.TOO_LARGE if refused.too_large else DataKind.MALFORMED
+        raise DataFault(kind, path, start + refused.offset, refused.reason) from None
     _, subset, part = place(path)
-    created_by = (footer_walk.created_by or b"").decode("utf-8", "backslashreplace")
-    return FooterRows(
-        path, subset, part, file_size, length, footer_walk.rows, created_by, schema, tuple(columns),
-        tuple(lookup_columns), names, footer_walk,
-    )  # fmt: skip
+    return FooterRows(path, subset, part, file_size, length, rows, decode_text(fields.get(6)), schema, row_groups)
+
+
+class _GroupReader:
+    """Reads the row groups of a footer's metadata, whose ``fields`` are given; all data lies before ``limit``."""
+
+    def __init__(
+        self,
+        fields: Mapping[int, Value],
+        schema: FooterSchema,
+        columns: Sequence[str],
+        lookup_columns: Sequence[str] | None,
+        limit: int,
+    ) -> None:
+        created_by = fields.get(6)
+        self._created_by = created_by if isinstance(created_by, bytes) else None
+        orders = fields.get(7)
+        self._orders = [next(iter(_fields(order)), 0) for order in orders] if isinstance(orders, list) else []
+        self._schema_columns = {name: schema.column(name) for name in columns}
+        self._lookup_columns = frozenset(schema.names if lookup_columns is None else lookup_columns)
+        self._limit = limit
+
+    def read(self, number: int, group: Value) -> RowGroup:
+        """Returns a row group. Raises ``FooterFault`` if it is impossible, or a requested column lies outside the
+        file."""
+        fields = _fields(group)
+        stored_columns, rows = fields.get(1), read_number(fields.get(3))
+        if not isinstance(stored_columns, list):
+            fault(0, "a row group has no columns")
+        if rows < 0:
+            fault(0, "a row group has no row count")
+        statistics = dict.fromkeys(self._schema_columns, ColumnStatistics())
+        chunks: dict[str, ColumnChunk] = {}
+        seen: set[str] = set()
+        sizes = 0
+        starts, ends = [], []
+        for ordinal, column in enumerate(map(_fields, stored_columns)):
+            metadata = _fields(column.get(3))
+            name, offset, size = _path(metadata), _chunk_start(metadata), read_number(metadata.get(7))
+            is_in_other_file = decode_text(column.get(1)) != ""
+            is_inside = 0 <= offset <= offset + size <= self._limit
+            sizes += max(size, 0)
+            if is_inside and not is_in_other_file:
+                starts.append(offset)
+                ends.append(offset + size)
+            is_requested = name in self._lookup_columns or name in self._schema_columns
+            if not is_requested or name in seen:
+                continue
+            seen.add(name)
+            if not is_inside:
+                fault(0, "a column chunk lies outside the file")
+            if name in self._lookup_columns:
+                is_unreadable = is_in_other_file or 8 in column or 9 in column
+                chunks[name] = _build_chunk(name, column, metadata, (offset, size), is_unreadable)
+            schema_column = self._schema_columns.get(name)
+            if schema_column is not None and not is_in_other_file:
+                statistics[name] = read_statistics(
+                    stat_kind(name), schema_column, _fields(metadata.get(12)), self._order(ordinal), self._created_by
+                )
+        total, compressed = read_number(fields.get(2)), read_number(fields.get(6))
+        return RowGroup(
+            number,
+            rows,
+            None if total < 0 else total,
+            min(sizes, _LARGEST) if compressed < 0 else compressed,
+            min(starts, default=None),
+            max(ends, default=None),
+            statistics,
+            chunks,
+        )
+
+    def _order(self, ordinal: int) -> int | None:
+        """Returns a column's declared order: ``None`` if the file declares none, 0 if it leaves out this column."""
+        if not self._orders:
+            return None
+        return self._orders[ordinal] if ordinal < len(self._orders) else 0
+
+
+def _fields(value: Value) -> dict[int, Value]:
+    return value if isinstance(value, dict) else {}
+
+
+def _path(metadata: Mapping[int, Value]) -> str:
+    """Returns the name of a column, nested ones joined by dots; empty if its chunk does not say it."""
+    parts = metadata.get(3)
+    return ".".join(map(decode_text, parts)) if isinstance(parts, list) else ""
+
+
+def _chunk_start(metadata: Mapping[int, Value]) -> int:
+    """Returns the first byte of a column chunk: its dictionary page if there is one before the data pages."""
+    data, dictionary = read_number(metadata.get(9)), read_number(metadata.get(11))
+    return dictionary if 0 < dictionary < data else data
+
+
+def _build_chunk(
+    name: str,
+    column: Mapping[int, Value],
+    metadata: Mapping[int, Value],
+    position: tuple[int, int],
+    is_unreadable: bool,
+) -> ColumnChunk:
+    encodings = metadata.get(2)
+    return ColumnChunk(
+        name,
+        read_number(metadata.get(4)),
+        frozenset(map(read_number, encodings)) if isinstance(encodings, list) else frozenset(),
+        *position,
+        _index_position(column, 4),
+        _index_position(column, 6),
+        is_unreadable,
+    )
+
+
+def _index_position(column: Mapping[int, Value], number: int) -> tuple[int, int] | None:
+    offset, length = read_number(column.get(number)), read_number(column.get(number + 1))
+    return None if offset < 0 or length < 0 else (offset, length)
 
 
 def place(path: str) -> tuple[str | None, str | None, int | None]:
     """Returns crawl, subset and part number from an index file's path, all ``None`` for any other path."""
     match = _PLACE.search(path)
     return (match[1], match[2], int(match[3])) if match else (None, None, None)
-
-
-def codec_name(number: int) -> str:
-    """Returns the name of a compression codec, ``UNKNOWN`` for numbers that no version of the format has."""
-    return _CODECS[number] if 0 <= number < len(_CODECS) else "UNKNOWN"
-
-
-def codec_number(name: str) -> int:
-    """Returns the number of a codec in the format, -1 for ``UNKNOWN``."""
-    return _CODECS.index(name) if name in _CODECS else -1
-
-
-def encoding_names(bits: int) -> tuple[str, ...]:
-    """Returns the names of the encodings in a set of bits."""
-    return tuple(name for number, name in _ENCODINGS.items() if bits >= 0 and bits >> number & 1)
-
-
-def _schema(elements: bytes, start: int) -> FooterSchema:
-    try:
-        return parse_schema(elements)
-    except FooterFault as fault:
-        raise FooterFault(start + fault.offset, *fault.args[1:]) from None
-
-
-def _chunk(name: str, schema: FooterSchema, raw: array[int]) -> ColumnChunk:
-    (flags, _, codec, encodings, values, _, size, data, dictionary, *positions, nulls, _) = raw
-    column = schema.column(name)
-    return ColumnChunk(
-        name,
-        "UNKNOWN" if column is None else column.physical,
-        codec_name(codec),
-        encoding_names(encodings),
-        values,
-        dictionary if 0 < dictionary < data else data,
-        size,
-        _pair(positions[0], positions[1]),
-        _pair(positions[2], positions[3]),
-        _none_if_negative(nulls),
-        bool(flags & OTHER_FILE),
-        bool(flags & ENCRYPTED),
-    )
-
-
-def _none_if_negative(value: int) -> int | None:
-    return None if value < 0 else value
-
-
-def _pair(offset: int, length: int) -> tuple[int, int] | None:
-    return None if offset < 0 else (offset, length)

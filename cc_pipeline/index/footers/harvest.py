@@ -1,6 +1,6 @@
 """Harvest: fetches the footer of every index file of a crawl once and stores it.
 
-A harvest sends one suffix request per file. It learns the number of bytes to request from earlier footers. A longer
+A harvest sends one suffix request per file, for as many bytes as the longest footer of the crawl so far has. A longer
 footer costs one more request, for exactly the missing bytes. The transport retries single requests by kind of fault.
 This module decides on the outcomes: a file that stays bad is recorded and skipped, and if the source itself fails, the
 harvest stops and keeps all footers so far.
@@ -9,20 +9,15 @@ harvest stops and keeps all footers so far.
 from __future__ import annotations
 
 import time
-from bisect import bisect_left, insort
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from cc_pipeline import progress
 from cc_pipeline.advice import option
 from cc_pipeline.errors import DataFault, EnvironmentFault, Incomplete, Kind, SourceRefuses
-from cc_pipeline.index.footers.decode import (
-    TRAILER_BYTES,
-    decode_footer,
-    footer_length,
-)
+from cc_pipeline.index.footers.decode import TRAILER_BYTES, decode_footer, footer_length
 from cc_pipeline.index.footers.store import FooterStore, FooterWriter
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import (
@@ -36,61 +31,20 @@ from cc_pipeline.transport.faults import (
 )
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
-#: Before anything is known: real footers are 30 to 66 KB.
-FIRST_GUESS: Final = 64 * 1024
-#: Footers that the guess is based on, and how many it needs before it replaces ``FIRST_GUESS``.
-_MEMORY: Final = 512
-_MIN_FOOTERS: Final = 16
-#: Share of footers that one request should bring whole; each of the others costs a second request.
-_PERCENTILE: Final = 0.98
-_STEP: Final = 1024
-_MIN_GUESS, _MAX_GUESS = 1024, 2**20
-
-
-class FooterGuess:
-    """Learns from the last few hundred footers; lengths are in bytes, trailer included."""
-
-    def __init__(self, seen: Iterable[int] = ()) -> None:
-        self._recent: deque[int] = deque()
-        self._ordered: list[int] = []
-        for length in seen:
-            self.learn(length)
-
-    @property
-    def length(self) -> int:
-        """The bytes to request: the 98th percentile of recent footers, rounded up to a whole KiB."""
-        if len(self._ordered) < _MIN_FOOTERS:
-            return FIRST_GUESS
-        expected = self._ordered[int(_PERCENTILE * (len(self._ordered) - 1))]
-        return min(_MAX_GUESS, max(_MIN_GUESS, -(-expected // _STEP) * _STEP))
-
-    def learn(self, length: int) -> None:
-        """Takes the length of one footer into account."""
-        self._recent.append(length)
-        insort(self._ordered, length)
-        if len(self._recent) > _MEMORY:
-            oldest = self._recent.popleft()
-            del self._ordered[bisect_left(self._ordered, oldest)]
-
-
+#: Bytes that are requested at least, and at most before it is known that a footer is longer: real ones have 30 to 66
+#: KB, some up to 350.
+FIRST_GUESS: Final = 64 << 10
+_MAX_GUESS: Final = 1 << 20
+#: Tries of a file before it is recorded as bad, each with the transport's own retries.
+TRIES: Final = 3
 #: Kinds after which no other request will succeed either.
 _STOPPING: Final = frozenset({FaultKind.REFUSED})
 #: Files that came whole instead of their ends, while no end came, after which the source counts as without ranges.
 _WHOLE_FILES: Final = 3
-#: The harvest stops when more than so many files failed among the last outcomes, or when nothing succeeded at all.
-_RECENT_OUTCOMES: Final = 1000
+#: The harvest stops when more files than these failed, or when nothing succeeded at all.
 _MAX_FAILED_FILES: Final = 50
 #: Seconds between two syncs: a power cut loses the footers of about that time.
 _SYNC_SECONDS: Final = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class HarvestPolicy:
-    """Options of a harvest: ``tries`` of a file before it is recorded as bad (each with the transport's own retries).
-    ``refresh`` asks for the ETag of each stored file and fetches a changed file again."""
-
-    tries: int = 3
-    refresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +81,11 @@ class _Run:
 
     reader: Transport
     writer: FooterWriter
-    policy: HarvestPolicy
-    guess: FooterGuess
+    tries: int
+    guess: int
     waiting: deque[_Job] = field(default_factory=deque)
-    recent: deque[str | None] = field(default_factory=deque)
-    failing_files: Counter[str] = field(default_factory=Counter)
+    tried: set[str] = field(default_factory=set)
+    failing: set[str] = field(default_factory=set)
     failed: dict[str, _Failure] = field(default_factory=dict)
     unchecked: list[str] = field(default_factory=list)
     whole_files: set[str] = field(default_factory=set)
@@ -153,7 +107,7 @@ class _Run:
         while self.waiting:
             job = self.waiting.popleft()
             if job.tail is None:
-                yield ByteRange(job.path, None, self.guess.length, tag=job)
+                yield ByteRange(job.path, None, self.guess, tag=job)
             else:
                 start = _start(job.tail)
                 yield ByteRange(job.path, start, job.tail.offset - start, job.tail.etag, tag=job, total=job.tail.total)
@@ -177,12 +131,12 @@ class _Run:
             self._bad(job, _Failure(fault.kind, fault.reason), tail=tail, offset=fault.offset)
             return
         self.writer.put(tail.key, tail.size, tail.etag, footer)
-        self.guess.learn(len(footer))
+        self.guess = min(_MAX_GUESS, max(self.guess, len(footer)))
         if time.monotonic() - self.synced > _SYNC_SECONDS:
             self.writer.sync()
             self.synced = time.monotonic()
         self.fetched += 1
-        self._count(None)
+        self.tried.add(job.path)
 
     def _fault(self, job: _Job, fault: RangeFault) -> None:
         if fault.kind in _STOPPING:
@@ -197,33 +151,24 @@ class _Run:
         final = not handling_of(fault.kind).retry_now and fault.kind is not FaultKind.CHANGED_OBJECT
         failure = _Failure(fault.kind, f"{fault.kind.value}: {fault.detail}")
         # a file that was not found is requested once more, after all others: the answer may be temporary
-        tries = max(job.tries, self.policy.tries - 2) if final else job.tries
+        tries = max(job.tries, self.tries - 2) if final else job.tries
         self._bad(_Job(job.path, tries), failure)
 
     def _bad(self, job: _Job, failure: _Failure, *, tail: RangeBytes | None = None, offset: int | None = None) -> None:
-        self._count(job.path)
-        if job.tries + 1 < self.policy.tries:
+        self.tried.add(job.path)
+        self.failing.add(job.path)
+        if job.tries + 1 < self.tries:
             # from the start, since the fetched tail may be wrong
             self.waiting.append(_Job(job.path, job.tries + 1))
         else:
             self.failed[job.path] = failure
             size, etag = (None, None) if tail is None else (tail.total, tail.etag)
             self.writer.put_failure(job.path, failure.reason, file_size=size, etag=etag, offset=offset)
-        if len(self.failing_files) > _MAX_FAILED_FILES:
-            count, tried = len(self.failing_files), len(self.recent)
-            problem = f"{count} of the last {tried} index files failed, the last one with: {failure.reason}"
+        if len(self.failing) > _MAX_FAILED_FILES:
+            problem = (
+                f"{len(self.failing)} of {len(self.tried)} index files failed, the last one with: {failure.reason}"
+            )
             raise self.source_fault(problem, failure.kind)
-
-    def _count(self, failed: str | None) -> None:
-        """Records the last outcomes; a file that fails repeatedly counts once."""
-        self.recent.append(failed)
-        if failed is not None:
-            self.failing_files[failed] += 1
-        if len(self.recent) > _RECENT_OUTCOMES:
-            oldest = self.recent.popleft()
-            if oldest is not None:
-                self.failing_files[oldest] -= 1
-                self.failing_files += Counter()
 
     def not_now(self, problem: str, fault: RangeFault) -> SourceRefuses:
         self.writer.sync()
@@ -249,21 +194,22 @@ def harvest_crawl(
     index_files: Sequence[str],
     transport: Transport,
     store: FooterStore,
-    policy: HarvestPolicy | None = None,
+    *,
+    tries: int = TRIES,
+    refresh: bool = False,
 ) -> HarvestReport:
     """Harvests those of ``index_files`` (the paths of the crawl's path list) that are not stored yet, or whose stored
-    bytes are damaged.
+    bytes are damaged. ``refresh`` asks for the ETag of each stored file and fetches a changed file again.
 
     Raises ``EnvironmentFault`` if the source or the disk fails, and ``Incomplete`` at the end if a stored file could
     not be checked for changes. Footers stored until then stay, and the next call continues from there."""
-    policy = policy or HarvestPolicy()
     started = time.monotonic()
     paths = list(dict.fromkeys(index_files))
     with store.write(crawl) as writer:
-        guess = FooterGuess(entry.footer_bytes + TRAILER_BYTES for entry in writer.entries.values() if not entry.failed)
-        run = _Run(transport, writer, policy, guess)
+        longest = max((entry.footer_bytes + TRAILER_BYTES for entry in writer.entries.values()), default=0)
+        run = _Run(transport, writer, tries, min(_MAX_GUESS, max(FIRST_GUESS, longest)))
         outdated = {path for path in paths if path in writer and writer.is_damaged(path)}
-        if policy.refresh:
+        if refresh:
             outdated |= _changed(run, [path for path in paths if path in writer and path not in outdated])
         for path in paths:
             entry = writer.entries.get(path)

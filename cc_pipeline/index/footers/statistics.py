@@ -15,23 +15,26 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from cc_pipeline.commoncrawl.key_ranges import prefix_range
-from cc_pipeline.index.footers.walk import MAX_EXACT, MAX_EXACT_KNOWN, MIN_EXACT, MIN_EXACT_KNOWN
+from cc_pipeline.index.footers.thrift import SchemaColumn, Value
 
-Kind = Literal["bytes", "integer", "time"]
+Kind = Literal["bytes", "time"]
 Bound = bytes | int | None
 
 STATISTICS: Final = "statistics"
 DEPRECATED: Final = "deprecated_statistics"
 REPAIRED: Final = "repaired"
 
+#: The order that a file may declare for a column: the type's own.
+TYPE_ORDER: Final = 1
+#: Fields of ``Statistics``: the old ones, and today's.
+_OLD_MAX, _OLD_MIN, _MAX, _MIN = 1, 2, 5, 6
 #: Meanings of byte strings whose order is that of their unsigned bytes.
 _BYTEWISE: Final = frozenset({"", "UTF8", "ENUM", "JSON", "BSON", "UUID"})
-_SIGNED: Final = frozenset({"", "INT_8", "INT_16", "INT_32", "INT_64", "INT_LOGICAL", "DATE"})
 #: Units in a millisecond; the catalog keeps milliseconds.
 _TIMES: Final = {"TIMESTAMP_MILLIS": 1, "TIMESTAMP_MICROS": 1_000, "TIMESTAMP_NANOS": 1_000_000}
 _WRITER: Final = re.compile(rb"^(\S+)(?: version (\d+)\.(\d+)(?:\.(\d+))?)?")
@@ -42,122 +45,57 @@ _PARQUET_MR_FIXED: Final = (1, 8)
 class ColumnStatistics:
     """The statistics of one column in one row group.
 
-    ``minimum``/``maximum`` bound every value (both inclusive): bytes for strings, plain numbers for integers,
-    milliseconds since 1970 for times. ``None`` means unknown, and unknown is never pruned.
-    ``*_truncated`` is whether the bound is known to be no value of the column itself, ``None`` if not said.
-    ``source`` is ``statistics``, ``deprecated_statistics``, ``repaired`` or ``None``.
+    ``minimum``/``maximum`` bound every value (both inclusive): bytes for strings, milliseconds since 1970 for times.
+    ``None`` means unknown, and unknown is never pruned. ``source`` is ``statistics``, ``deprecated_statistics``,
+    ``repaired`` or ``None``.
     """
 
     minimum: Bound = None
     maximum: Bound = None
-    min_truncated: bool | None = None
-    max_truncated: bool | None = None
-    nulls: int | None = None
     source: str | None = None
 
 
-@dataclass(slots=True)
-class StatisticsColumn:
-    """One column's statistics in every row group of a file: the fields of ``ColumnStatistics`` as lists."""
-
-    minimums: list[Bound]
-    maximums: list[Bound]
-    min_truncated: list[bool | None]
-    max_truncated: list[bool | None]
-    sources: list[str | None]
-
-    def extend(self, addition: StatisticsColumn) -> None:
-        """Adds the row groups of another part."""
-        self.minimums += addition.minimums
-        self.maximums += addition.maximums
-        self.min_truncated += addition.min_truncated
-        self.max_truncated += addition.max_truncated
-        self.sources += addition.sources
-
-    def row_group_statistics(self, row_group: int, nulls: int | None) -> ColumnStatistics:
-        """Returns one row group's statistics as an object."""
-        return ColumnStatistics(
-            self.minimums[row_group],
-            self.maximums[row_group],
-            self.min_truncated[row_group],
-            self.max_truncated[row_group],
-            nulls,
-            self.sources[row_group],
-        )
+def read_statistics(
+    kind: Kind, column: SchemaColumn, stored: Mapping[int, Value], order: int | None, created_by: bytes | None
+) -> ColumnStatistics:
+    """Interprets the ``stored`` fields of a column's statistics. ``order`` is its declared order, ``None`` if the file
+    declares none."""
+    if kind == "time":
+        factor = _TIMES.get(column.meaning) if column.physical == "INT64" else None
+        return ColumnStatistics() if factor is None else _read_times(stored, factor)
+    if column.physical != "BYTE_ARRAY" or column.meaning not in _BYTEWISE:
+        return ColumnStatistics()
+    low, high = _bytes(stored, _MIN), _bytes(stored, _MAX)
+    if order == TYPE_ORDER and not (low is None and high is None):
+        if low is not None and high is not None and low > high:
+            return ColumnStatistics()
+        return ColumnStatistics(low, high, STATISTICS)
+    bounds = _deprecated(_bytes(stored, _OLD_MIN), _bytes(stored, _OLD_MAX), created_by)
+    return ColumnStatistics() if bounds is None else ColumnStatistics(*bounds, DEPRECATED)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredStatistics:
-    """The stored statistics of one column, a list item for each row group.
-
-    ``order`` is the column's declared order: 1 the type's own, -1 none declared, anything else unknown.
-    The four lists are the fields of the format; ``flags`` are those of the walk.
-    """
-
-    physical: str
-    meaning: str
-    order: int
-    created_by: bytes | None
-    flags: Sequence[int]
-    old_max: Sequence[bytes | None]
-    old_min: Sequence[bytes | None]
-    new_max: Sequence[bytes | None]
-    new_min: Sequence[bytes | None]
+def _read_times(stored: Mapping[int, Value], factor: int) -> ColumnStatistics:
+    low, high, source = _integer(stored, _MIN), _integer(stored, _MAX), STATISTICS
+    if low is None and high is None:
+        low, high, source = _integer(stored, _OLD_MIN), _integer(stored, _OLD_MAX), DEPRECATED
+    if (low is None and high is None) or (low is not None and high is not None and low > high):
+        return ColumnStatistics()
+    return ColumnStatistics(
+        None if low is None else low // factor, None if high is None else -(-high // factor), source
+    )
 
 
-def no_statistics(count: int) -> StatisticsColumn:
-    """Returns the statistics of a column without any known value."""
-    nothing: list[None] = [None] * count
-    return StatisticsColumn([*nothing], [*nothing], [*nothing], [*nothing], [*nothing])
+def _bytes(stored: Mapping[int, Value], number: int) -> bytes | None:
+    value = stored.get(number)
+    return value if isinstance(value, bytes) else None
 
 
-def read_statistics(kind: Kind, stored: StoredStatistics) -> StatisticsColumn:
-    """Interprets one column's stored statistics."""
-    if kind == "bytes":
-        if stored.physical != "BYTE_ARRAY" or stored.meaning not in _BYTEWISE:
-            return no_statistics(len(stored.flags))
-        return _read_bytes(stored)
-    factor = _factor(kind, stored.physical, stored.meaning)
-    if factor is None:
-        return no_statistics(len(stored.flags))
-    width = 4 if stored.physical == "INT32" else 8
-    return _read_integers(stored, width, factor)
-
-
-def _read_bytes(stored: StoredStatistics) -> StatisticsColumn:
-    column = no_statistics(len(stored.flags))
-    for number, flags in enumerate(stored.flags):
-        low, high = stored.new_min[number], stored.new_max[number]
-        if stored.order == 1 and not (low is None and high is None):
-            if low is not None and high is not None and low > high:
-                continue
-            column.minimums[number], column.maximums[number], column.sources[number] = low, high, STATISTICS
-            column.min_truncated[number] = not flags & MIN_EXACT if flags & MIN_EXACT_KNOWN else None
-            column.max_truncated[number] = not flags & MAX_EXACT if flags & MAX_EXACT_KNOWN else None
-            continue
-        bounds = _deprecated(stored.old_min[number], stored.old_max[number], stored.created_by)
-        if bounds is not None:
-            low, high = bounds
-            column.minimums[number], column.maximums[number], column.sources[number] = low, high, DEPRECATED
-            column.min_truncated[number] = low != stored.old_min[number]
-            column.max_truncated[number] = high != stored.old_max[number]
-    return column
-
-
-def _read_integers(stored: StoredStatistics, width: int, factor: int) -> StatisticsColumn:
-    column = no_statistics(len(stored.flags))
-    for number in range(len(stored.flags)):
-        low, high = _integer(stored.new_min[number], width), _integer(stored.new_max[number], width)
-        source = STATISTICS
-        if low is None and high is None:
-            low, high = _integer(stored.old_min[number], width), _integer(stored.old_max[number], width)
-            source = DEPRECATED
-        if (low is None and high is None) or (low is not None and high is not None and low > high):
-            continue
-        column.minimums[number] = None if low is None else low // factor
-        column.maximums[number] = None if high is None else -(-high // factor)
-        column.sources[number] = source
-    return column
+def _integer(stored: Mapping[int, Value], number: int) -> int | None:
+    value = _bytes(stored, number)
+    if value is None or len(value) != 8:
+        return None
+    integer: int = struct.unpack("<q", value)[0]
+    return integer
 
 
 def bounds_from_signed(low: bytes, high: bytes) -> tuple[bytes | None, bytes | None]:
@@ -212,16 +150,3 @@ def _is_parquet_mr(created_by: bytes | None) -> bool:
 def _signed(value: bytes) -> bytes:
     """Returns a key that sorts in the order of signed bytes."""
     return bytes(octet ^ 0x80 for octet in value)
-
-
-def _factor(kind: Kind, physical: str, meaning: str) -> int | None:
-    if kind == "time":
-        return _TIMES.get(meaning) if physical == "INT64" else None
-    return 1 if physical in ("INT32", "INT64") and meaning in _SIGNED else None
-
-
-def _integer(value: bytes | None, width: int) -> int | None:
-    if value is None or len(value) != width:
-        return None
-    number: int = struct.unpack("<i" if width == 4 else "<q", value)[0]
-    return number

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final, NoReturn, TypeAlias
 
 STOP: Final = 0
@@ -24,13 +23,13 @@ UUID: Final = 13
 
 INTEGERS: Final = (I16, I32, I64)
 BOOLEANS: Final = (TRUE, FALSE)
+#: Bytes of values that are passed over, by their types.
+_PASSED_OVER: Final = {I8: 1, DOUBLE: 8, UUID: 16}
 MAX_DEPTH: Final = 32
 MAX_FIELD: Final = 32767
 VARINT_BYTES: Final = 10
-#: Maximum elements of a schema, and columns of a row group. The index has 30.
+#: Maximum elements of a schema. The index has 30.
 MAX_COLUMNS: Final = 256
-#: The schema of the index takes 1.5 KB; names and types never need more than a few hundred bytes per element.
-MAX_SCHEMA_BYTES: Final = 1 << 17
 
 Value: TypeAlias = bool | int | bytes | list["Value"] | dict[int, "Value"] | None
 
@@ -58,10 +57,6 @@ def fault(offset: int, reason: str) -> NoReturn:
     raise FooterFault(offset, reason)
 
 
-def too_large(offset: int, reason: str) -> NoReturn:
-    raise FooterFault(offset, reason, True)
-
-
 class CompactReader:
     """A cursor over ``data``. Nothing is consumed by a read that faults."""
 
@@ -73,19 +68,11 @@ class CompactReader:
         self.end = len(data)
 
     def byte(self) -> int:
-        if self.pos >= self.end:
-            fault(self.pos, "the metadata ends inside a structure")
-        value = self.data[self.pos]
-        self.pos += 1
-        return value
+        return self._take(1)[0]
 
     def varint(self) -> int:
         """Reads an unsigned number of at most 64 bits."""
         start, value = self.pos, 0
-        # nearly every number
-        if start < self.end and (octet := self.data[start]) < 0x80:
-            self.pos = start + 1
-            return octet
         for index in range(VARINT_BYTES):
             if start + index >= self.end:
                 fault(start, "a number runs past the end")
@@ -100,11 +87,15 @@ class CompactReader:
 
     def zigzag(self) -> int:
         """Reads a signed number of at most 64 bits."""
-        raw = self.varint()
+        start = self.pos
+        # nearly every number has one byte
+        if start < self.end and (raw := self.data[start]) < 0x80:
+            self.pos = start + 1
+        else:
+            raw = self.varint()
         return (raw >> 1) ^ -(raw & 1)
 
-    def span(self) -> tuple[int, int]:
-        """Skips a string of bytes and returns its start and end."""
+    def binary(self) -> bytes:
         start = self.pos
         length = self.varint()
         if length > self.end - self.pos:
@@ -112,28 +103,14 @@ class CompactReader:
             fault(start, "a string is longer than the metadata")
         first = self.pos
         self.pos += length
-        return first, self.pos
+        return self.data[first : self.pos]
 
-    def binary(self) -> bytes:
-        first, end = self.span()
-        return self.data[first:end]
-
-    def field(self, last: int) -> tuple[int, int]:
-        """Reads the next field's id and type; type ``STOP`` ends the structure."""
+    def _take(self, length: int) -> bytes:
         start = self.pos
-        if start >= self.end:
+        if length > self.end - start:
             fault(start, "the metadata ends inside a structure")
-        octet = self.data[start]
-        self.pos = start + 1
-        if octet == STOP:
-            return 0, STOP
-        delta, kind = octet >> 4, octet & 15
-        if kind == STOP or kind > UUID:
-            fault(start, "a field of unknown type")
-        number = last + delta if delta else self.zigzag()
-        if not -MAX_FIELD <= number <= MAX_FIELD:
-            fault(start, "a field number out of bounds")
-        return number, kind
+        self.pos = start + length
+        return self.data[start : self.pos]
 
     def collection(self) -> tuple[int, int]:
         """Reads count and element type of a list or set; the count is at most the number of remaining bytes."""
@@ -148,47 +125,48 @@ class CompactReader:
             fault(start, "a list of unknown type")
         return count, kind
 
-    def column_list(self) -> tuple[int, int]:
-        """Reads the same for a list with an element for each column, of which there are at most ``MAX_COLUMNS``."""
-        start = self.pos
-        count, kind = self.collection()
-        if count > MAX_COLUMNS:
-            too_large(start, "more columns than are read here")
-        return count, kind
+    def struct(self, depth: int = 0) -> dict[int, Value]:
+        """Reads a structure as field number to value. Values of types that the format does not use are ``None``."""
+        fields: dict[int, Value] = {}
+        number = 0
+        while True:
+            start = self.pos
+            if start >= self.end:
+                fault(start, "the metadata ends inside a structure")
+            octet = self.data[start]
+            self.pos = start + 1
+            if octet == STOP:
+                return fields
+            delta, kind = octet >> 4, octet & 15
+            if kind == STOP or kind > UUID:
+                fault(start, "a field of unknown type")
+            number = number + delta if delta else self.zigzag()
+            if not -MAX_FIELD <= number <= MAX_FIELD:
+                fault(start, "a field number out of bounds")
+            fields[number] = kind == TRUE if kind in BOOLEANS else self._element(kind, depth + 1)
 
-    def skip(self, kind: int, depth: int = 0) -> None:
-        """Steps over one field's value."""
-        if kind in BOOLEANS:
-            return
-        self.skip_element(kind, depth)
-
-    def skip_element(self, kind: int, depth: int) -> None:
-        """Steps over one value inside a collection, where a boolean takes a byte."""
+    def _element(self, kind: int, depth: int) -> Value:
+        """Reads a value, or one inside a collection, where a boolean takes a byte."""
         if depth > MAX_DEPTH:
             fault(self.pos, "structures are nested too deeply")
-        if kind in (TRUE, FALSE, I8):
-            self.byte()
-        elif kind in INTEGERS:
-            self.varint()
-        elif kind in (DOUBLE, UUID):
-            self._leap(8 if kind == DOUBLE else 16)
-        elif kind == BINARY:
-            self.span()
-        elif kind in (LIST, SET):
+        if kind in INTEGERS:
+            return self.zigzag()
+        if kind == BINARY:
+            return self.binary()
+        if kind == STRUCT:
+            return self.struct(depth)
+        if kind in (LIST, SET):
             count, element = self.collection()
-            for _ in range(count):
-                self.skip_element(element, depth + 1)
-        elif kind == MAP:
-            self._skip_map(depth)
+            return [self._element(element, depth + 1) for _ in range(count)]
+        if kind in BOOLEANS:
+            return self.byte() == TRUE
+        if kind == MAP:
+            self._pass_over_map(depth)
         else:
-            self._skip_struct(depth)
+            self._take(_PASSED_OVER[kind])
+        return None
 
-    def _leap(self, length: int) -> None:
-        if length > self.end - self.pos:
-            fault(self.pos, "the metadata ends inside a structure")
-        self.pos += length
-
-    def _skip_map(self, depth: int) -> None:
+    def _pass_over_map(self, depth: int) -> None:
         start = self.pos
         count = self.varint()
         if count == 0:
@@ -200,49 +178,8 @@ class CompactReader:
         if STOP in (key, value) or key > UUID or value > UUID:
             fault(start, "a map of unknown type")
         for _ in range(count):
-            self.skip_element(key, depth + 1)
-            self.skip_element(value, depth + 1)
-
-    def _skip_struct(self, depth: int) -> None:
-        last = 0
-        while True:
-            last, kind = self.field(last)
-            if kind == STOP:
-                return
-            self.skip(kind, depth + 1)
-
-    def value(self, kind: int, depth: int = 0) -> Value:
-        """Reads one field's value as a Python object, for small parts whose schema is not known in advance."""
-        if kind in BOOLEANS:
-            return kind == TRUE
-        return self._element(kind, depth)
-
-    def _element(self, kind: int, depth: int) -> Value:
-        if depth > MAX_DEPTH:
-            fault(self.pos, "structures are nested too deeply")
-        if kind in BOOLEANS:
-            return self.byte() == TRUE
-        if kind in INTEGERS:
-            return self.zigzag()
-        if kind == BINARY:
-            return self.binary()
-        if kind in (LIST, SET):
-            count, element = self.collection()
-            return [self._element(element, depth + 1) for _ in range(count)]
-        if kind == STRUCT:
-            return self.struct(depth)
-        self.skip_element(kind, depth)
-        return None
-
-    def struct(self, depth: int = 0) -> dict[int, Value]:
-        """Reads a structure as field number to value."""
-        fields: dict[int, Value] = {}
-        last = 0
-        while True:
-            last, kind = self.field(last)
-            if kind == STOP:
-                return fields
-            fields[last] = self.value(kind, depth + 1)
+            self._element(key, depth + 1)
+            self._element(value, depth + 1)
 
 
 PHYSICAL_TYPES: Final = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
@@ -289,43 +226,36 @@ class FooterSchema:
         return next((column for column in self.columns if column.name == name), None)
 
 
-@lru_cache(maxsize=128)
-def parse_schema(elements: bytes) -> FooterSchema:
-    """Reads the thrift list of schema elements, at most ``MAX_COLUMNS`` of them in ``MAX_SCHEMA_BYTES``.
-
-    Raises ``FooterFault`` with offsets into ``elements``.
-    Files of one crawl have the same bytes here, so the answer is remembered.
-    """
-    if len(elements) > MAX_SCHEMA_BYTES:
-        too_large(0, "the schema takes more bytes than names and types do")
-    reader = CompactReader(elements)
-    count, kind = reader.column_list()
-    if count == 0 or kind != STRUCT:
+def read_schema(elements: Value) -> FooterSchema:
+    """Returns the columns of a list of schema elements, at most ``MAX_COLUMNS`` of them. Raises ``FooterFault``."""
+    if not isinstance(elements, list) or not elements:
         fault(0, "the schema is no list of elements")
+    if len(elements) > MAX_COLUMNS:
+        raise FooterFault(0, "more columns than are read here", True)
     columns: list[SchemaColumn] = []
     pending: list[tuple[int, str]] = []
-    for index in range(count):
-        position = reader.pos
-        element = reader.struct()
+    for index, element in enumerate(elements):
+        if not isinstance(element, dict):
+            fault(0, "the schema is no list of elements")
         while pending and pending[-1][0] == 0:
             pending.pop()
         if index and not pending:
-            fault(position, "the schema has elements outside its root")
+            fault(0, "the schema has elements outside its root")
         prefix = pending[-1][1] if pending else ""
         if pending:
             pending[-1] = (pending[-1][0] - 1, prefix)
-        name = prefix + _text(element.get(4)) if index else ""
+        name = prefix + decode_text(element.get(4)) if index else ""
         if len(name) > _LONGEST_PATH:
-            fault(position, "a column name is too long")
-        children = _number(element.get(5), 0)
-        if children > count or children < 0 or len(pending) > _MAX_NESTING:
-            fault(position, "the schema's nesting is impossible")
+            fault(0, "a column name is too long")
+        children = read_number(element.get(5), 0)
+        if children > len(elements) or children < 0 or len(pending) > _MAX_NESTING:
+            fault(0, "the schema's nesting is impossible")
         if children or index == 0:
             pending.append((children, f"{name}." if index else ""))
         else:
             columns.append(_leaf(name, element))
     if any(missing_children for missing_children, _ in pending):
-        fault(reader.pos, "the schema ends before its last column")
+        fault(0, "the schema ends before its last column")
     lines = "\n".join(str(column) for column in columns)
     return FooterSchema(hashlib.sha256(lines.encode()).hexdigest()[:16], tuple(columns))
 
@@ -333,7 +263,7 @@ def parse_schema(elements: bytes) -> FooterSchema:
 def _leaf(name: str, element: dict[int, Value]) -> SchemaColumn:
     physical = _name_of(PHYSICAL_TYPES, element.get(1))
     if physical == "FIXED_LEN_BYTE_ARRAY":
-        physical = f"{physical}({_number(element.get(2), 0)})"
+        physical = f"{physical}({read_number(element.get(2), 0)})"
     return SchemaColumn(name, physical, _name_of(_REPETITIONS, element.get(3)), _meaning(element))
 
 
@@ -342,7 +272,8 @@ def _meaning(element: dict[int, Value]) -> str:
     converted = element.get(6)
     if isinstance(converted, int) and 0 <= converted < len(_CONVERTED):
         name = _CONVERTED[converted]
-        return f"DECIMAL({_number(element.get(8), 0)},{_number(element.get(7), 0)})" if name == "DECIMAL" else name
+        digits, scale = read_number(element.get(8), 0), read_number(element.get(7), 0)
+        return f"DECIMAL({digits},{scale})" if name == "DECIMAL" else name
     logical = element.get(10)
     if not isinstance(logical, dict) or not logical:
         return ""
@@ -362,9 +293,11 @@ def _name_of(names: tuple[str, ...], value: Value) -> str:
     return names[value] if isinstance(value, int) and 0 <= value < len(names) else "UNKNOWN"
 
 
-def _number(value: Value, default: int) -> int:
-    return value if isinstance(value, int) else default
+def read_number(value: Value, default: int = -1) -> int:
+    """Returns a number, or ``default`` for a field of another type: every reader skips those."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 
-def _text(value: Value) -> str:
+def decode_text(value: Value) -> str:
+    """Returns a text; empty for a field of another type."""
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMN_NAMES
 from cc_pipeline.errors import DataFault, DataKind
-from cc_pipeline.index.footers.decode import TRAILER_BYTES, ColumnChunk, codec_number
+from cc_pipeline.index.footers.decode import TRAILER_BYTES, ColumnChunk
 from cc_pipeline.index.parquet.decoding import ColumnLayout
 from cc_pipeline.progress import format_count
 
@@ -17,8 +17,10 @@ KEY = "url_surtkey"
 MAX_ROWS = 1 << 24
 #: Names in a note, and letters of a name.
 _SHOWN_NAMES, _SHOWN_LETTERS = 5, 60
-#: With no other encoding than these, every data page uses the dictionary (the others are those of levels).
-_DICTIONARY_ONLY = {"PLAIN_DICTIONARY", "RLE", "BIT_PACKED"}
+#: ``PLAIN_DICTIONARY``. With no other encoding than this and those of levels (``RLE``, ``BIT_PACKED``), every data page
+#: uses the dictionary.
+_PLAIN_DICTIONARY = 2
+_DICTIONARY_ONLY = {_PLAIN_DICTIONARY, 3, 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +66,6 @@ class RowGroupLocation:
     columns: Mapping[str, ColumnLocation]
 
 
-def described_columns(lines: list[str]) -> dict[str, tuple[str, str, str]]:
-    """Parses the catalog's ``name PHYSICAL repetition MEANING`` lines."""
-    described: dict[str, tuple[str, str, str]] = {}
-    for line in lines:
-        name, physical, repetition, *meaning = line.split(" ", 3)
-        described[name] = (physical, repetition, meaning[0] if meaning else "")
-    return described
-
-
 def split_columns(
     columns: Mapping[str, tuple[str, str, str]],
 ) -> tuple[dict[str, tuple[str, str, str]], tuple[str, ...]]:
@@ -101,46 +94,22 @@ def unread_notes(files: Sequence[IndexFile], columns: Sequence[str] | None) -> t
 
 
 def locate_column(file: IndexFile, chunk: ColumnChunk) -> ColumnLocation:
-    """Returns the place of a column from a decoded footer. Raises ``DataFault`` if it is in another file or
-    encrypted."""
-    return check_column(
-        file,
-        chunk.column,
-        chunk.codec,
-        (chunk.offset, chunk.size),
-        chunk.offset_index,
-        chunk.column_index,
-        chunk.encodings,
-        is_unreadable=chunk.is_in_other_file or chunk.is_encrypted,
-    )
-
-
-def check_column(
-    file: IndexFile,
-    name: str,
-    codec: str,
-    span: tuple[int, int],
-    offset_index: tuple[int, int] | None,
-    column_index: tuple[int, int] | None,
-    encodings: Sequence[str] = (),
-    *,
-    is_unreadable: bool = False,
-) -> ColumnLocation:
-    """Returns a column's place from its chunk's offset and size, after checking it against the file's size."""
-    offset, size = span
-    if is_unreadable:
+    """Returns the place of a column from a decoded footer, after checking it against the file's size. Raises
+    ``DataFault`` for another one, and if it is in another file or encrypted."""
+    name, offset, size = chunk.column, chunk.offset, chunk.size
+    if chunk.is_unreadable:
         raise DataFault(DataKind.UNSUPPORTED, file.path, offset, f"column {name} is encrypted or in another file")
-    if name not in file.columns or codec_number(codec) < 0:
-        raise DataFault(DataKind.UNSUPPORTED, file.path, offset, f"column {name} with codec {codec} cannot be read")
     end = file.size - file.footer_bytes - TRAILER_BYTES
     if not 4 <= offset <= offset + size <= end:
         raise DataFault(
             DataKind.MALFORMED, file.path, offset, f"column {name} claims {size} bytes outside the file's data"
         )
     physical, repetition, meaning = file.columns[name]
-    layout = ColumnLayout(name, physical, repetition, codec_number(codec))
-    only = "PLAIN_DICTIONARY" in encodings and _DICTIONARY_ONLY.issuperset(encodings)
-    return ColumnLocation(layout, meaning, offset, size, _inside(offset_index, end), _inside(column_index, end), only)
+    layout = ColumnLayout(name, physical, repetition, chunk.codec)
+    only = _PLAIN_DICTIONARY in chunk.encodings and chunk.encodings <= _DICTIONARY_ONLY
+    return ColumnLocation(
+        layout, meaning, offset, size, _inside(chunk.offset_index, end), _inside(chunk.column_index, end), only
+    )
 
 
 def check_row_group(file: IndexFile, number: int, rows: int, columns: Mapping[str, ColumnLocation]) -> RowGroupLocation:

@@ -20,6 +20,8 @@ _FIXED = "FIXED_LEN_BYTE_ARRAY"
 #: Codecs of ``CompressionCodec`` that pyarrow decodes (UNCOMPRESSED, SNAPPY, GZIP, BROTLI, LZ4, ZSTD, LZ4_RAW).
 _KNOWN_CODECS = (0, 1, 2, 4, 5, 6, 7)
 
+#: Values of a part of a column that is decoded in parts.
+_BATCH_ROWS = 65_536
 #: Bytes of dictionary values that are decoded at a time, counted as if each value were the longest.
 _STEP_BYTES = 64 << 20
 
@@ -74,39 +76,17 @@ def _decoded_numbers(column: ColumnLayout, pages: bytes, rows: int, source: str,
     return [batch.cast(pa.binary()) for batch in batches]
 
 
-def decode_batches(
-    column: ColumnLayout, pages: bytes, rows: int, batch: int, *, source: str, offset: int
-) -> Iterator[pa.Array]:
-    """Yields the same, ``batch`` values at a time, for columns too large to decode at once; ``pages`` is copied at
-    once.
-
-    ``pages`` is a whole chunk with its dictionary. The bound is that of one batch.
-    """
+def decode_batches(column: ColumnLayout, pages: bytes, rows: int, *, source: str, offset: int) -> Iterator[pa.Array]:
+    """Yields the same in parts of a few megabytes, for columns too large to decode at once; ``pages``, a whole chunk
+    with its dictionary, is copied at once."""
     claims = _walked(column, [(offset, pages)], rows, source)
     file = _as_file(column, pages, rows, source, offset)
-    step = _step(column, claims, source, offset)
-    decoded = _decoded(column, file, rows, min(step, batch), source, offset)
-    return decoded if step >= batch else _joined(column, decoded, batch, source, offset)
-
-
-def _joined(
-    column: ColumnLayout, parts: Iterator[pa.Array], batch: int, source: str, offset: int
-) -> Iterator[pa.Array]:
-    """Joins parts into arrays of ``batch`` values, and a last one with the remaining values."""
-    pending: list[pa.Array] = []
-    count = size = 0
-    for part in parts:
-        size += part.nbytes
-        _check_size(column, size, batch, source, offset)
-        pending.append(part)
-        count += len(part)
-        if count >= batch:
-            joined = pa.concat_arrays(pending)
-            yield joined[:batch]
-            pending, count = [joined[batch:]], count - batch
-            size = pending[0].nbytes
-    if count:
-        yield pa.concat_arrays(pending)
+    step = min(_step(column, claims, source, offset), _BATCH_ROWS)
+    size = 0
+    for values in _decoded(column, file, rows, step, source, offset):
+        size += values.nbytes
+        _check_size(column, size, rows, source, offset)
+        yield values
 
 
 def _walked(column: ColumnLayout, pieces: Sequence[tuple[int, bytes]], rows: int, source: str) -> PageClaims:

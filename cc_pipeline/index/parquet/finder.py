@@ -1,4 +1,4 @@
-"""Finds the row groups that a lookup has to read in the catalog, and columns outside it in footers."""
+"""Finds the row groups that a lookup has to read in the catalog, and their columns in footers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,10 @@ from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import find_gaps, missing_harvest, name_subsets, unharvested
 from cc_pipeline.index.parquet.chunk_locations import (
     KEY,
-    ColumnLocation,
     IndexFile,
     RowGroupLocation,
-    check_column,
     check_row_group,
-    described_columns,
     locate_column,
-    requested_columns,
     split_columns,
 )
 from cc_pipeline.index.parquet.fetch import Cost
@@ -52,19 +48,19 @@ class Footers:
         self._stored = stored
         self._files: dict[str, tuple[IndexFile, tuple[RowGroup, ...]]] = {}
 
-    def file(self, path: str, catalog_file: IndexFile | None = None) -> tuple[IndexFile, tuple[RowGroup, ...]]:
-        """Returns the file's place and its row groups with every flat column.
+    def file(self, path: str, harvested: Mapping[str, Any] | None = None) -> tuple[IndexFile, tuple[RowGroup, ...]]:
+        """Returns the file's place and its row groups with every column.
 
-        Sends one request, or two for a very long footer. Sends none if the footer is stored for the size and ETag of
-        ``catalog_file``.
+        Sends one request, or two for a very long footer. Sends none if the footer is stored for the ETag of
+        ``harvested``, the file's row of ``index_files`` in the catalog.
         """
         if path not in self._files:
-            tail = None if catalog_file is None else self._stored(path, catalog_file.etag)
-            if tail is not None and catalog_file is not None:
-                self._files[path] = decoded_file(path, tail, catalog_file.size, catalog_file.etag)
+            tail = None if harvested is None else self._stored(path, harvested["etag"])
+            if tail is not None and harvested is not None:
+                self._files[path] = decoded_file(path, tail, harvested["file_size"], harvested["etag"])
             else:
                 self._files[path] = self._read(
-                    path, _SUFFIX if catalog_file is None else catalog_file.footer_bytes + TRAILER_BYTES
+                    path, _SUFFIX if harvested is None else harvested["footer_bytes"] + TRAILER_BYTES
                 )
         return self._files[path]
 
@@ -74,7 +70,7 @@ class Footers:
         if number >= len(groups):
             raise DataFault(DataKind.MISMATCH, path, None, f"row group {number} is not among the file's {len(groups)}")
         group = groups[number]
-        names = group.chunks.keys() if columns is None else {KEY, *columns} & group.chunks.keys()
+        names = group.chunks.keys() & (file.columns if columns is None else {KEY, *columns})
         places = {name: locate_column(file, group.chunks[name]) for name in names}
         return check_row_group(file, number, group.rows, places)
 
@@ -93,18 +89,17 @@ class Footers:
 
 
 def decoded_file(path: str, tail: bytes, size: int, etag: str | None) -> tuple[IndexFile, tuple[RowGroup, ...]]:
-    """Returns a file's place and row groups with every flat column, from its footer. Raises ``DataFault``."""
-    first = decode_footer(tail, size, path)
+    """Returns a file's place and row groups with every column, from its footer. Raises ``DataFault``."""
+    rows = decode_footer(tail, size, path, columns=(KEY,), lookup_columns=None)
     flat, unread = split_columns(
-        {column.name: (column.physical, column.repetition, column.meaning) for column in first.schema.columns}
+        {column.name: (column.physical, column.repetition, column.meaning) for column in rows.schema.columns}
     )
-    rows = decode_footer(tail, size, path, columns=(KEY,), lookup_columns=tuple(flat))
     crawl, subset, _ = place(path)
     return IndexFile(crawl or "", subset or "", path, size, etag, rows.footer_bytes, flat, unread), rows.row_groups
 
 
 class CatalogFinder:
-    """Finds row groups in a catalog. Places of other columns come from the file's footer, which is read once.
+    """Finds row groups in a catalog. The places of their columns come from the file's footer, which is read once.
 
     ``footers`` has the harvested footers; without it, or for a missing file, the footer is requested.
     """
@@ -117,7 +112,7 @@ class CatalogFinder:
 
     @property
     def cost(self) -> Cost:
-        """The cost of footers that were read for columns outside the catalog."""
+        """The cost of footers that were read."""
         return self._footers.cost
 
     def find(
@@ -130,21 +125,12 @@ class CatalogFinder:
         groups = groups.filter(pc.not_equal(groups["rows"], 0))
         if not groups.num_rows:
             return []
-        chunks: dict[tuple[str, int], dict[str, Mapping[str, Any]]] = {}
-        for chunk in self._catalog.column_chunks(crawl, groups, columns and sorted({KEY, *columns})).to_pylist():
-            chunks.setdefault((chunk["path"], chunk["row_group"]), {})[chunk["column"]] = chunk
+        files = self._files(crawl)
         row_groups = []
-        for row in groups.sort_by([("path", "ascending"), ("row_group", "ascending")]).to_pylist():
-            path, number = row["path"], row["row_group"]
-            file = self._files(crawl)[path]
-            group_chunks = chunks.get((path, number), {})
-            names = requested_columns(columns, file)
-            if group_chunks.keys() >= set(names):
-                places = {name: _place(file, name, group_chunks[name]) for name in names}
-                row_groups.append(check_row_group(file, number, row["rows"], places))
-            else:
-                self._footers.file(path, file)
-                row_groups.append(self._footers.row_group(path, number, names))
+        places = groups.select(["path", "row_group"]).sort_by([("path", "ascending"), ("row_group", "ascending")])
+        for row in places.to_pylist():
+            self._footers.file(row["path"], files[row["path"]])
+            row_groups.append(self._footers.row_group(row["path"], row["row_group"], columns))
         return row_groups
 
     def gaps(self, crawl: str, subsets: Sequence[str]) -> tuple[str, ...]:
@@ -177,28 +163,6 @@ class CatalogFinder:
             return None
         return footers.footer(path)
 
-    def _read_files(self, crawl: str) -> dict[str, IndexFile]:
-        files = {}
-        for row in self._catalog.index_files(crawl).to_pylist():
-            if row["outcome"] == DECODED:
-                flat, unread = split_columns(described_columns(row["columns"]))
-                files[row["path"]] = IndexFile(
-                    crawl, row["subset"], row["path"], row["file_size"], row["etag"], row["footer_bytes"], flat, unread
-                )
-        return files
-
-
-def _place(file: IndexFile, name: str, chunk: Mapping[str, Any]) -> ColumnLocation:
-    return check_column(
-        file,
-        name,
-        chunk["codec"],
-        (chunk["chunk_offset"], chunk["compressed_bytes"]),
-        _position(chunk["offset_index_offset"], chunk["offset_index_length"]),
-        _position(chunk["column_index_offset"], chunk["column_index_length"]),
-        chunk["encodings"].split(" "),
-    )
-
-
-def _position(offset: int | None, length: int | None) -> tuple[int, int] | None:
-    return None if offset is None or length is None else (offset, length)
+    def _read_files(self, crawl: str) -> dict[str, Mapping[str, Any]]:
+        files = self._catalog.index_files(crawl).select(["path", "outcome", "file_size", "etag", "footer_bytes"])
+        return {row["path"]: row for row in files.to_pylist() if row["outcome"] == DECODED}

@@ -19,13 +19,13 @@ from cc_pipeline.capture_columns import TIMESTAMP
 from cc_pipeline.commoncrawl.conditions import MATCH_YES, Condition
 from cc_pipeline.commoncrawl.domains import host_columns, registered_domain
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, INDEX_COLUMN_NAMES, LATER_COLUMNS
-from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet, common_ranges
+from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.commoncrawl.paths import todays_keys
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.grouping import group_within
 from cc_pipeline.index.gaps import name_subsets
-from cc_pipeline.index.locator import CaptureSink, LookupEstimate, LookupResult, RangesOf, TargetRouter, surt_ranges
+from cc_pipeline.index.locator import CaptureSink, LookupEstimate, LookupResult, TargetRouter, surt_ranges
 from cc_pipeline.index.parquet.chunk_locations import (
     KEY,
     ColumnLocation,
@@ -197,11 +197,9 @@ class ParquetLocator:
         """Returns the row groups that may have keys in ``ranges``."""
         return self._finder.find(crawl, subsets, ranges, self.columns)
 
-    def price(
-        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], key_filter: RangeSet | None = None
-    ) -> LookupEstimate:
+    def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupEstimate:
         """Estimates an upper bound without reading the index: whole chunks, although often only pages are read."""
-        ranges = TargetRouter(targets, self._ranges_of(crawl, key_filter)).ranges
+        ranges = TargetRouter(targets, surt_ranges(crawl, self.name)).ranges
         places = self._finder.find(crawl, subsets, ranges, self.columns)
         requests = size = likely = 0
         for place in places:
@@ -215,21 +213,14 @@ class ParquetLocator:
         return LookupEstimate(files, len(places), requests, size, self._finder.gaps(crawl, subsets), likely)
 
     def locate(
-        self,
-        crawl: str,
-        subsets: Sequence[str],
-        targets: Sequence[Target],
-        sink: CaptureSink | None = None,
-        key_filter: RangeSet | None = None,
+        self, crawl: str, subsets: Sequence[str], targets: Sequence[Target], sink: CaptureSink | None = None
     ) -> LookupResult:
-        """Returns every capture of every target, per slug. If ``key_filter`` is given, only captures with such keys
-        count. Raises ``DataFault`` and ``EnvironmentFault``."""
+        """Returns every capture of every target, per slug. Raises ``DataFault`` and ``EnvironmentFault``."""
         started = time.monotonic()
         cost = Cost()
         spent_before = (self._finder.cost.requests, self._finder.cost.bytes)
-        router = TargetRouter(targets, self._ranges_of(crawl, key_filter), sink)
-        # without ranges no row group is read, not even those without key bounds
-        places = self._finder.find(crawl, subsets, router.ranges, self.columns) if router.ranges else []
+        router = TargetRouter(targets, surt_ranges(crawl, self.name), sink)
+        places = self._finder.find(crawl, subsets, router.ranges, self.columns)
         for batch in self._batches(places):
             queries = [
                 RowGroupQuery(place, router.ranges, requested_columns(self.columns, place.file)) for place in batch
@@ -243,10 +234,6 @@ class ParquetLocator:
         files = list({place.file.path: place.file for place in places}.values())
         notes = (*self._finder.gaps(crawl, subsets), *unread_notes(files, self.columns))
         return LookupResult(router.captures(), requests, size, time.monotonic() - started, notes)
-
-    def _ranges_of(self, crawl: str, key_filter: RangeSet | None) -> RangesOf:
-        ranges_of = surt_ranges(crawl, self.name)
-        return ranges_of if key_filter is None else lambda target: common_ranges(ranges_of(target), key_filter)
 
     def scan_price(self, places: Sequence[RowGroupLocation], key: str) -> tuple[int, int]:
         """Estimates the requests of a scan, and the bytes of the column that is read whole. Of the other columns only

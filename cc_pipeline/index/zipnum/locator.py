@@ -11,14 +11,14 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import islice, zip_longest
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
-from cc_pipeline.commoncrawl.key_ranges import KeyRange, RangeSet, merge_ranges
+from cc_pipeline.commoncrawl.key_ranges import RangeSet
 from cc_pipeline.commoncrawl.paths import cluster_key, segment_of, subset_of, todays_key
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, UserInputError
@@ -160,7 +160,6 @@ class _Unread:
     lines: list[str] = field(default_factory=list)
     line_count: int = 0
     members: list[tuple[str, str]] = field(default_factory=list)
-    keys: list[KeyRange] = field(default_factory=list)
     requested: int = 0
 
     def add_line(self, fault: DataFault) -> None:
@@ -168,10 +167,8 @@ class _Unread:
         if len(self.lines) < _MAX_SHOWN:
             self.lines.append(str(fault))
 
-    def add_member(self, piece: Piece, fault: DataFault, first_key: bytes, next_key: bytes | None) -> None:
-        """Adds a member. ``next_key`` is the key of a later member's first line, which this one may end with."""
+    def add_member(self, piece: Piece, fault: DataFault) -> None:
         self.members.append((f"{piece.key} at byte {piece.offset}", fault.reason))
-        self.keys.append(KeyRange(first_key, None if next_key is None else next_key + b"\0"))
 
     def notes(self) -> tuple[str, ...]:
         if not self.line_count:
@@ -196,8 +193,7 @@ class ZipNumLocator:
     ``cluster`` is its ``cluster.idx``, by default the published one without any known lines; shards lie beside it.
     ``members`` caches members that were read. A crawl has one index for all subsets; a row's subset comes from its file
     name. An answer's cost includes all reads of ``cluster.idx`` since the last answer. A line without a record is left
-    out, counted and named in the answer's notes. A member that cannot be read raises an error, or, with
-    ``allows_gaps``, is one of the answer's gaps."""
+    out, counted and named in the answer's notes. A member that cannot be read is one of the answer's gaps."""
 
     name = "zipnum"
 
@@ -207,11 +203,8 @@ class ZipNumLocator:
         crawl: str,
         cluster: Cluster | None = None,
         members: PageIndexes | None = None,
-        *,
-        allows_gaps: bool = False,
     ) -> None:
         self.crawl = crawl
-        self._allows_gaps = allows_gaps
         self.cluster = cluster or Cluster(reader, cluster_key(crawl))
         self._members = members or PageIndexes(memory=0)
         self._folder = self.cluster.key.rpartition("/")[0]
@@ -257,7 +250,6 @@ class ZipNumLocator:
             time.monotonic() - started,
             notes=unread.notes(),
             gaps=unread.gaps(crawl, subsets),
-            unread=merge_ranges(unread.keys),
         )
 
     def _router(self, targets: Sequence[Target], sink: CaptureSink | None = None) -> TargetRouter:
@@ -278,22 +270,18 @@ class ZipNumLocator:
         data_by_piece = self._members.cached_pieces(pieces.values(), {})
         unreadable: dict[Piece, DataFault] = {}
         missing_data = pieces.values() - data_by_piece.keys()
-        missing_or_none = unreadable if self._allows_gaps else None
         data_by_piece |= fetch_pieces(
-            self._reader, missing_data, {}, cost, max_object_bytes=_MAX_WHOLE_OBJECT, missing_pieces=missing_or_none
+            self._reader, missing_data, {}, cost, max_object_bytes=_MAX_WHOLE_OBJECT, missing_pieces=unreadable
         )
         self._members.keep(data_by_piece, {})
-        next_keys = [member.first_key for member in members[1:]]
-        for (member, piece), next_key in zip_longest(pieces.items(), next_keys):
+        for member, piece in pieces.items():
             unread.requested += 1
             try:
                 if piece in unreadable:
                     raise unreadable[piece]
                 lines = _lines_of(inflate_member(data_by_piece[piece], piece), member, piece, ranges, unread)
             except DataFault as fault:
-                if not self._allows_gaps:
-                    raise
-                unread.add_member(piece, fault, member.first_key, next_key)
+                unread.add_member(piece, fault)
                 continue
             for keys in ranges.near(member.first_key, line_key(lines[-1])):
                 first = bisect_left(lines, keys.start, key=line_key)

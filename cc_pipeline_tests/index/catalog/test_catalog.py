@@ -19,7 +19,6 @@ from cc_pipeline.index.catalog.catalog import Catalog
 from cc_pipeline.index.catalog.rows import VIEW_SCHEMAS, pack_rows, read_view, table_query
 from cc_pipeline.index.catalog.schemas import (
     ANSWER_SCHEMA,
-    COLUMN_CHUNKS_SCHEMA,
     COVERAGE_SCHEMA,
     INDEX_FILES_SCHEMA,
     ROW_GROUPS_SCHEMA,
@@ -50,7 +49,6 @@ def opened(folder: Path, groups: pa.Table, **tables: pa.Table) -> Catalog:
     """A catalog of files with these rows."""
     sources = {
         "index_files": INDEX_FILES_SCHEMA.empty_table(),
-        "column_chunks": COLUMN_CHUNKS_SCHEMA.empty_table(),
         "coverage": COVERAGE_SCHEMA.empty_table(),
     }
     with connect() as connection:
@@ -148,14 +146,9 @@ def test_coverage_is_counted_from_the_rows(tmp_path: Path):
 
 @pytest.mark.parametrize("rows", [slice(None), slice(0)])
 def test_a_crawls_tables_are_those_of_the_views_on_all_crawls(rows: slice):
-    """Groups with and without a known key column and bounds, files that failed, a subset without files."""
+    """Groups with and without bounds, files that failed, a subset without files."""
     crawl = "CC-MAIN-2024-22"
     groups = row_groups([{"url_surtkey_min": b"a", "url_surtkey_max": b"b"}, {"url_surtkey_min": b"a"}, {}])
-    chunk = {"crawl": crawl, "path": "a.parquet", "codec": "GZIP", "encodings": "", "uncompressed_bytes": 9}
-    chunks = [
-        chunk | {"row_group": number, "column": column, "chunk_offset": 4 + number, "compressed_bytes": 5 + number}
-        for number, column in ((0, "url"), (0, "url_surtkey"), (1, "url"), (2, "url_surtkey"))
-    ]
     files = [
         {"crawl": crawl, "subset": "warc", "path": "a.parquet", "part": 1, "outcome": "decoded", "columns": ["url"]},
         {"crawl": crawl, "subset": "warc", "path": "b.parquet", "outcome": "failed", "reason": "x"},
@@ -164,7 +157,6 @@ def test_a_crawls_tables_are_those_of_the_views_on_all_crawls(rows: slice):
         stored = pack_rows(
             connection,
             row_groups=groups,
-            column_chunks=pa.Table.from_pylist(chunks, COLUMN_CHUNKS_SCHEMA),
             index_files=pa.Table.from_pylist(files, INDEX_FILES_SCHEMA),
             coverage=pa.concat_tables([coverage(expected=3), coverage(subset="robotstxt", expected=1, reason="y")]),
         )[rows]
@@ -173,22 +165,6 @@ def test_a_crawls_tables_are_those_of_the_views_on_all_crawls(rows: slice):
             assert read_view(table, stored).equals(
                 connection.sql(table_query(table, "stored")).to_arrow_table().cast(schema)
             )
-
-
-def test_column_chunks_of_an_answer(tmp_path: Path):
-    groups = row_groups([{"url_surtkey_min": b"a", "url_surtkey_max": b"b"}] * 2)
-    chunk = {"crawl": "CC-MAIN-2024-22", "path": "a.parquet", "codec": "GZIP", "encodings": "", "compressed_bytes": 5}
-    chunks = pa.Table.from_pylist(
-        [chunk | {"row_group": n, "column": c, "chunk_offset": 4} for n in range(3) for c in ("url", "url_surtkey")],
-        schema=COLUMN_CHUNKS_SCHEMA,
-    )
-    with opened(tmp_path, groups, column_chunks=chunks) as catalog:
-        crawl = chunk["crawl"]
-        answer = catalog.row_groups_for(crawl, None, [KeyRange(b"", None)])
-        assert len(catalog.column_chunks(crawl, answer)) == 4
-        assert catalog.column_chunks(crawl, answer, ["url"])["column"].to_pylist() == ["url", "url"]
-        # where the key lies is shown with its row group, and stored once
-        assert catalog.connection.sql("SELECT key_chunk_bytes FROM row_groups").fetchall() == [(5,), (5,)]
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path):

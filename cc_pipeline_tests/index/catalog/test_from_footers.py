@@ -5,16 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.index.catalog.from_footers import FooterTableBuilder, crawl_tables
-from cc_pipeline.index.catalog.schemas import COLUMN_CHUNKS_SCHEMA, INDEX_FILES_SCHEMA, ROW_GROUPS_SCHEMA
+from cc_pipeline.index.catalog.schemas import INDEX_FILES_SCHEMA, ROW_GROUPS_SCHEMA
 from cc_pipeline.index.footers.decode import decode_footer
 from cc_pipeline.index.footers.harvest import harvest_crawl
 from cc_pipeline.index.footers.store import FooterEntry, FooterStore
-from cc_pipeline.index.footers.walk import ROW_GROUP_FIELDS
 from cc_pipeline_tests.index.footers.footer_files import encrypted_bytes, index_table, parquet_bytes
 from cc_pipeline_tests.index.footers.harvest_world import CRAWL, MemoryReader, key_of
 
@@ -39,36 +37,19 @@ def test_tables_say_what_the_footers_say():
     tables = builder.tables()
     assert tables.index_files.schema.equals(INDEX_FILES_SCHEMA)
     assert tables.row_groups.schema.equals(ROW_GROUPS_SCHEMA)
-    assert tables.column_chunks.schema.equals(COLUMN_CHUNKS_SCHEMA)
     groups = {(row["path"], row["row_group"]): row for row in tables.row_groups.to_pylist()}
-    chunks = {(row["path"], row["row_group"], row["column"]): row for row in tables.column_chunks.to_pylist()}
     for rows in expected:
-        walked_groups = np.frombuffer(rows.walk.row_groups, np.int64).reshape(-1, len(ROW_GROUP_FIELDS)).tolist()
         for group in rows.row_groups:
             row = groups.pop((rows.path, group.row_group))
             assert (row["subset"], row["part"], row["rows"]) == (rows.subset, rows.part, group.rows)
-            walked = dict(zip(ROW_GROUP_FIELDS, walked_groups[group.row_group], strict=True))
-            assert (row["data_offset"], row["data_end"]) == (walked["first"], walked["end"])
-            assert row["compressed_bytes"] == walked["compressed_bytes"]
+            assert (row["data_offset"], row["data_end"]) == (group.data_offset, group.data_end)
+            assert row["compressed_bytes"] == group.compressed_bytes
             for column, known in group.statistics.items():
                 low = row[f"{column}_min"]
                 low = round(low.timestamp() * 1000) if isinstance(low, datetime) else low
                 assert low == known.minimum
                 assert row[f"{column}_source"] == known.source
-                assert row[f"{column}_min_truncated"] == known.min_truncated
-                assert row[f"{column}_nulls"] == known.nulls
-            for name, chunk in group.chunks.items():
-                if chunk.is_encrypted:
-                    assert (rows.path, group.row_group, name) not in chunks
-                    continue
-                found = chunks.pop((rows.path, group.row_group, name))
-                assert (found["chunk_offset"], found["compressed_bytes"]) == (chunk.offset, chunk.size)
-                index = (found["offset_index_offset"], found["offset_index_length"])
-                assert index == (chunk.offset_index or (None, None))
-                assert found["codec"] == chunk.codec
-                assert set(found["encodings"].split()) == set(chunk.encodings)
     assert not groups
-    assert not chunks
     rows = tables.index_files.to_pylist()
     assert [row["outcome"] for row in rows] == ["decoded", "decoded", "decoded", "failed"]
     assert rows[0]["columns"][0] == "url_surtkey BYTE_ARRAY optional UTF8"
@@ -90,16 +71,3 @@ def test_files_not_yet_harvested_are_missing_and_strangers_are_left_out(tmp_path
 def test_odd_crawl_names_lead_nowhere(tmp_path: Path, name: str):
     with pytest.raises(UserInputError):
         FooterStore(tmp_path).read(name)
-
-
-def test_segments_are_closed_when_they_are_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("cc_pipeline.index.footers.store._SEGMENT_BYTES", 4000)
-    keys = [key_of(number) for number in range(9)]
-    store = FooterStore(tmp_path)
-    reader = MemoryReader({key: parquet_bytes(index_table(60, f"com,s{n}")) for n, key in enumerate(keys)})
-    harvest_crawl(CRAWL, keys[:5], reader, store)
-    harvest_crawl(CRAWL, keys, reader, store)
-    assert len(list((tmp_path / CRAWL).glob("*.footers"))) > 2
-    footers = store.read(CRAWL)
-    for key, data in reader.objects.items():
-        assert data.endswith(footers.footer(key))
