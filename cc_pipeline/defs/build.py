@@ -79,12 +79,10 @@ def _build_core(
     is_automatic: bool,
     executor: dg.ExecutorDefinition | None,
 ) -> dg.Definitions:
-    on_request, request_jobs = catalog.define_on_request(namespace)
     makers = [*catalog.define(namespace), *extraction.define(namespace), *sources.define(namespace)]
     jobs: list[Any] = [
         catalog.harvest_job(namespace),
         extraction.listed_job(namespace),
-        *request_jobs,
         *warehouse.jobs(namespace),
         purging.job(namespace),
         *([history.job(namespace)] if namespace.is_only_home else []),
@@ -95,7 +93,7 @@ def _build_core(
             [
                 *common_crawl.define(namespace),
                 *makers,
-                *on_request,
+                *catalog.define_on_request(namespace),
                 *warehouse.define(
                     namespace,
                     [*_published(makers), *(key for addition in added for key in _published(addition.assets or ()))],

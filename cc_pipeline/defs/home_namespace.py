@@ -21,8 +21,6 @@ _HOME_VARIABLES: Final = frozenset(PREFIX + name for name in ("HOME", "SOURCE", 
 #: The jobs of a home, and the assets over crawl × target.
 JOBS: Final = (
     "harvest_crawl",
-    "build_index",
-    "repair_statistics",
     "extract_targets",
     "publish",
     "maintenance",
