@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs import history, purging, sensors
+from cc_pipeline.defs import history, sensors
 from cc_pipeline.defs.assets import catalog, common_crawl, extraction, sources, warehouse
 from cc_pipeline.defs.automation_state import is_enabled
 from cc_pipeline.defs.home_namespace import JOBS, OWN_HOME, HomeNamespace
@@ -84,7 +84,6 @@ def _build_core(
         catalog.harvest_job(namespace),
         extraction.listed_job(namespace),
         *warehouse.jobs(namespace),
-        purging.job(namespace),
         *([history.job(namespace)] if namespace.is_only_home else []),
     ]
     jobs_by_name = {name: job for name in JOBS for job in jobs if job.name == namespace.qualify(name)}

@@ -26,7 +26,6 @@ JOBS: Final = (
     "maintenance",
     "trim_history",
     "check_everything",
-    "purge_target",
 )
 TABLES: Final = ("captures", "records", "page_metadata", "page_text", "page_links", "feed_items")
 #: The name under which ``workspace.yaml`` loads the definitions; states of sensors and schedules are stored by it.

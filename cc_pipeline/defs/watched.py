@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from cc_pipeline.automation.watch_list import WatchedTargets, read_valid_targets
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.home_namespace import HomeNamespace
-from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.target_definitions import read_definitions
 from cc_pipeline.workspace.workspace import Workspace
 
@@ -25,13 +24,3 @@ def define_watched(workspace: Workspace, namespace: HomeNamespace, keys: Iterabl
     if undefined:
         watched = watched_targets(workspace, namespace).targets
         workspace.register_targets([target for target in watched if target.slug in undefined])
-
-
-def refuse_watched(namespace: HomeNamespace, slug: str) -> None:
-    """Raises ``UserInputError`` if the code location names the target, since it would be made again."""
-    matching_texts = [text for text in namespace.targets if parse_target(text).slug == slug]
-    if matching_texts:
-        raise UserInputError(
-            f"nothing was changed: the Dagster project's Python code lists {matching_texts[0]!r} among its targets. "
-            "Remove this target from the code first, then repeat the command"
-        )
