@@ -20,7 +20,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.locks import locked
 
 #: The layout of this version's tables. Every change of tables or columns raises it.
-LAYOUT: Final = 8
+LAYOUT: Final = 9
 NOTE: Final = "home.json"
 #: The note of a lake, in its folder.
 LAKE_NOTE: Final = "cc_pipeline.json"
