@@ -390,7 +390,7 @@ def _commit(
         for slice_ in slices
     }
     previous_notes = {slice_: state.previous_states[slice_].fetch for slice_ in slices}
-    notes = build_fetch_notes(counts_by_slice, inputs, previous_notes, order.ask_time)
+    notes = build_fetch_notes(counts_by_slice, previous_notes, order.ask_time)
     note_superseded(workspace, slices, result.stored, time.time())
     forget_failed_pages(workspace, [*repaired], state.distrusted)
     written = {"records": fetched.write(is_source_sound)}
