@@ -20,7 +20,6 @@ from cc_pipeline.settings.source_addresses import (
     is_public,
 )
 
-DIGEST_POLICIES: Final = ("record", "fail")
 PUBLISH: Final = ("views", "copy", "none")
 #: A host's name or address in brackets, perhaps with a port; ``*`` stands for a part of a label.
 _HOST_PATTERN: Final = re.compile(r"(?:[A-Za-z0-9._*-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
@@ -177,13 +176,6 @@ class Settings:
         help="maximum share (0 to 1) of a subset's index files that may be gaps (files that could not "
         "be read); `--allow-gaps` means 1",
         check=is_share,
-    )
-    digest_policy: str = setting(
-        "record",
-        help="if a payload's digest differs from the index: `record` stores the mismatch, `fail` "
-        "does not take the record",
-        check=is_choice(*DIGEST_POLICIES),
-        decides_rows=True,
     )
     max_pending: float = setting(
         0.01,

@@ -89,12 +89,6 @@ class Workspace:
         if self.settings.has_separate_lake:
             claim_lake(self.place, self.settings.source)
 
-    def agree_on_digests(self) -> None:
-        """Notes the digest policy in a lake outside the home. Raises ``UserInputError`` if other homes of that lake
-        have another one: each home would then refetch the records of the others again and again."""
-        if self.settings.has_separate_lake:
-            agree_on_choices(self.place, {"digest_policy": self.settings.digest_policy})
-
     def choose(self, *, overwrite: bool = False) -> None:
         """Notes the settings that rows are made with, in the home and a lake outside it; ``overwrite`` replaces noted
         ones.
