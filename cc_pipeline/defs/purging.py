@@ -67,8 +67,5 @@ def forget_unfound_targets(
 
 
 def _unregister(workspace: Workspace, instance: dg.DagsterInstance, plan: PurgePlan) -> None:
-    settings = workspace.settings
-    watch_list.remove(settings.watch_list_path, [plan.slug])
-    # this updates the copy that counts while the list cannot be read
-    watch_list.read_valid_targets(settings.watch_list_path, settings.watch_list_copy)
+    watch_list.remove(workspace.settings.watch_list_path, [plan.slug])
     delete_keys(instance, targets=[plan.slug])

@@ -10,8 +10,9 @@ from cc_pipeline.workspace.workspace import Workspace
 
 
 def watched_targets(workspace: Workspace, namespace: HomeNamespace) -> WatchedTargets:
-    """Returns all watched targets, each once. Raises ``UserInputError`` for an invalid target of the code location."""
-    watch_list = read_valid_targets(workspace.settings.watch_list_path, workspace.settings.watch_list_copy)
+    """Returns all watched targets, each once. Raises ``UserInputError`` for an invalid target of the code location, and
+    as :func:`~cc_pipeline.automation.watch_list.read_valid_targets`."""
+    watch_list = read_valid_targets(workspace.settings.watch_list_path)
     targets_by_slug = {target.slug: target for target in (*map(parse_target, namespace.targets), *watch_list.targets)}
     return WatchedTargets(tuple(targets_by_slug.values()), watch_list.note)
 

@@ -252,11 +252,6 @@ class Settings:
         return self.home / "domains.txt"
 
     @property
-    def watch_list_copy(self) -> Path:
-        """The copy of the last valid watch list."""
-        return self.cache_path / "domains.txt"
-
-    @property
     def dagster_home(self) -> Path:
         """The Dagster instance."""
         return self.home / "dagster"
