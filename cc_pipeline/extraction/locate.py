@@ -133,7 +133,7 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str], run:
     the stages before left.
 
     Of a set with changed members, only the new members are looked up, and an unchanged part of it stays. Captures that
-    the index no longer lists stay too, unless the workspace accepts removals. Raises ``UserInputError`` for keys that
+    the index no longer lists stay too, unless the settings accept removals. Raises ``UserInputError`` for keys that
     have no definition and cannot be given one, and, after the captures were committed, for a fetch that would cost more
     than the settings allow; ``IndexIncomplete`` if index files were not read and no other index has the crawl;
     ``EnvironmentFault`` if the index cannot be read; ``SlicesChanged`` if other processes keep changing the slices.
@@ -148,7 +148,7 @@ def _locate_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: Run
     state = run.take(crawl, slugs)
     requests = {slice_: state.requests[slice_] for slice_ in state.target_slices.requested_slices}
     indexes = list_indexes(workspace, {slice_: state.slice_states[slice_] for slice_ in requests})
-    options = options_of(workspace.settings, accepts_removals=workspace.accepts_removals)
+    options = options_of(workspace.settings)
     due_versions = {
         slice_: requests[slice_].version
         for slice_ in plan(requests, state.slice_states, indexes, options, (LOCATE,)).reasons_for(LOCATE)
@@ -404,7 +404,7 @@ def _commit_pass(
         rows, totals_by_slice = buffer.read_slices(
             {slice_: summaries[slice_].slice_lookup for slice_ in slices},
             targets,
-            removes_unlisted=lookup_plan.workspace.accepts_removals,
+            removes_unlisted=lookup_plan.workspace.settings.accept_removals,
         )
         committed = _commit_slices(lookup_plan, summaries, rows, totals_by_slice)
         totals.rows += sum(row.tables["captures"].rows for row in committed)

@@ -111,13 +111,13 @@ class Options:
     accepts_removals: bool = False
 
 
-def options_of(settings: Settings, *, accepts_removals: bool = False) -> Options:
+def options_of(settings: Settings) -> Options:
     """The options of these settings, with the current parser."""
     return Options(
         settings.index,
         settings.markdown,
         PARSER_VERSION,
-        accepts_removals or settings.accept_removals,
+        settings.accept_removals,
     )
 
 

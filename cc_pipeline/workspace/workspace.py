@@ -156,15 +156,6 @@ class Workspace:
         return {}
 
     @cached_property
-    def accepts_removals(self) -> bool:
-        """Whether lookups remove captures that the index no longer lists."""
-        return self.settings.accept_removals
-
-    def accept_removals(self) -> None:
-        """Makes lookups with this workspace remove captures that the index no longer lists."""
-        self.__dict__["accepts_removals"] = True
-
-    @cached_property
     def clusters(self) -> Clusters:
         """The ZipNum indexes that the run has opened, with the home's cache of them."""
         return Clusters(self.settings.cache_path / "zipnum")

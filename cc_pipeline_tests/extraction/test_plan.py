@@ -211,5 +211,4 @@ def test_options_are_those_of_the_settings_that_rows_depend_on() -> None:
     options = options_of(settings)
     assert (options.via, options.accepts_removals) == ("zipnum", False)
     assert [build_parse_input("r", chosen)["markdown"] for chosen in (options, OPTIONS)] == ["yes", "no"]
-    assert options_of(settings, accepts_removals=True).accepts_removals
     assert options_of(replace(settings, accept_removals=True)).accepts_removals
