@@ -81,8 +81,7 @@ class Settings:
     """
 
     source: str = setting(
-        help="root of a Common Crawl bucket: a folder (none of its links may lead out of it), "
-        "`https://…`, `s3://commoncrawl`, or any other bucket",
+        help="root of a Common Crawl bucket: a folder, `https://…`, `s3://commoncrawl`, or any other bucket",
         default_text="the home's own, else `https://data.commoncrawl.org`",
         has_own_reader=True,
     )

@@ -277,7 +277,6 @@ def open_transport(
             retry=retry or RetryPolicy(),
             wait=settings.wait,
             timeouts=timeouts or Timeouts(),
-            bounded=root == settings.source,
             s3=S3Options(settings.s3_endpoint, settings.s3_region, settings.s3_anonymous),
         ),
         access=access,
