@@ -212,7 +212,7 @@ class Settings:
     webhook: str = setting(
         "",
         help="`http(s)://` address that receives one JSON document for each failed run (its reason, "
-        "and the first ten failed partitions with theirs) and for each source that refuses. "
+        "and the first ten failed partitions with theirs). "
         "Redirects are not followed. The address is never shown",
         check=_web_address,
         is_secret=True,
