@@ -209,7 +209,7 @@ def find_publication_lag(workspace: Workspace) -> PublicationLag | None:
         # an unreadable file is replaced
         since, fault = None, f"{settings.published_path} cannot be read: {error}"
     # rows count by ``slices`` alone, so commits to the tables that have them say nothing
-    names = [spec.name for spec in lake.specs.values() if spec.key]
+    names = [name for name in _list_published_tables(workspace) if lake.specs[name].key]
     current_commits = {name: lake.pin(name).commit_id for name in names}
     if not any([*current_commits.values(), *published_commits.values()]):
         return None

@@ -53,6 +53,14 @@ TARGETS_COLUMNS: Final = (
 )
 TARGETS_SCHEMA: Final = schema_of(TARGETS_COLUMNS)
 
+BLOCKED_SCHEMA: Final = schema_of(
+    (
+        Column("definition", pa.string(), "The blocked site, as a target", nullable=False),
+        Column("since", TIMESTAMP, "Time at which it was blocked", nullable=False),
+        Column("why", pa.string(), "The reason, in a person's words", nullable=False),
+    )
+)
+
 CAPTURES_COLUMNS: Final = NAMED_CAPTURES_COLUMNS
 CAPTURES_SCHEMA: Final = NAMED_CAPTURES
 
