@@ -137,7 +137,7 @@ def run_again(workspace: Workspace, world: World) -> None:
 #: Table and kind of file: one of each kind for the first gear, all others are of the matrix.
 Cell: TypeAlias = tuple[str, str]
 FIRST: tuple[Cell, ...] = (("captures", "entry"), ("records", "rows"))
-EMPTY_HERE = {"named_captures", "feed_items", "source_files", "source_faults"}
+EMPTY_HERE = {"blocked", "named_captures", "feed_items", "source_files", "source_faults"}
 EVERY: tuple[Cell, ...] = tuple(
     (spec.name, ("entry", "rows")[number % 2])
     for number, spec in enumerate(spec for spec in CORE_TABLES if spec.name not in EMPTY_HERE)
