@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from cc_pipeline.api import target_runs
 from cc_pipeline.api.lookups import NoIndex, look_up_each_crawl
 from cc_pipeline.api.target_runs import Part, run_targets
-from cc_pipeline.cli.run_report import print_crawl_line
+from cc_pipeline.cli.run_report import print_crawl_line, print_summary
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, SourceRefuses
+from cc_pipeline.extraction.crawl_plan import PartitionChange, PartitionTotals
+from cc_pipeline.lake.slice import Slice
 from cc_pipeline.settings import load_settings
 
 CRAWLS = [f"CC-MAIN-20{year}-10" for year in range(25, 13, -1)]
@@ -74,6 +79,15 @@ def test_a_full_disk_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (asked, lasts, troubles) == (CRAWLS, [False] * 11 + [True], [])
 
 
+@pytest.mark.parametrize(
+    ("number", "remedy"), [(errno.ENOSPC, "Free some space. Then run"), (errno.EIO, "Check the disk")]
+)
+def test_trouble_of_the_disk_in_the_state_of_a_home_is_told_in_a_line(tmp_path: Path, number: int, remedy: str) -> None:
+    with pytest.raises(PlaceFault, match="the state in") as told, target_runs.report_disk_faults(tmp_path):
+        raise OperationalError("insert …", {}, OSError(number, "words"))
+    assert remedy in str(told.value.advice)
+
+
 def test_a_crawl_without_an_index_is_a_part_of_its_own_and_no_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -88,6 +102,11 @@ def test_a_crawl_without_an_index_is_a_part_of_its_own_and_no_fault(
         f" 1 of 12  {CRAWLS[11]}: not searched: no index is published",
         f" 2 of 12  {CRAWLS[3]}: not searched: no index is published",
     ]
+    change = PartitionChange(PartitionTotals(), PartitionTotals(inputs=({},), captures=5, fetched=2, lost=1))
+    print_crawl_line(replace(parts[0], changes={Slice(CRAWLS[0], "a.com"): change}, unsearched=()))
+    assert f"{CRAWLS[0]}: 1 of 1 targets, 5 captures, 5 new, 2 pending, 1 lost, 0 s" in capsys.readouterr().out
+    print_summary(parts[:1])
+    assert capsys.readouterr().out == f"note: {parts[0].notes[0]}\n"
     # listed captures need no index
     groups, unsearched = target_runs._split_by_crawl(load_settings({}, home=str(tmp_path)), CRAWLS, [])
     assert (groups, unsearched) == ([], ())

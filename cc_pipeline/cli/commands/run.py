@@ -176,7 +176,7 @@ def _refetch(settings: Settings, targets: Sequence[str], crawl: Sequence[str]) -
             if result.refetched:
                 run_step(f"pages {crawl_id}", partial(runner.parse, crawl_id, result.refetched))
         run_step("cc.duckdb", runner.publish)
-    columns = ["crawl", "target", "fetched", "now", "pending", "now", "lost", "now"]
+    columns = ["crawl", "target", "fetched", "fetched now", "pending", "pending now", "lost", "lost now"]
     write_rows("what was fetched again", columns, rows)
     if any(row[5] or row[7] for row in rows):
         query = "SELECT url, outcome, reason, asks FROM ledger WHERE outcome <> 'fetched'"
