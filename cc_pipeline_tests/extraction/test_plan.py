@@ -206,12 +206,11 @@ def test_inputs_are_kept_as_these_words() -> None:
     assert build_locate_input("d", "btree", "t") == {
         "version": "1", "definition": "d", "index": "btree", "index_version": "t"
     }  # fmt: skip
-    assert [build_fetch_input("c", "fail", complete=complete) for complete in (True, False)] == [
-        {"version": "1", "captures": "c", "digest_policy": "fail", "state": state}
-        for state in ("complete", "incomplete")
+    assert [build_fetch_input("c", complete=complete) for complete in (True, False)] == [
+        {"version": "1", "captures": "c", "state": state} for state in ("complete", "incomplete")
     ]
     assert build_parse_input("r", OPTIONS) == {"records": "r", "parser": "41", "markdown": "no"}
-    assert Options() == Options("auto", "record", markdown=False, accepts_removals=False)
+    assert Options() == Options("auto", markdown=False, accepts_removals=False)
 
 
 def test_a_plan_lists_what_is_due_in_the_order_of_the_requests_and_leaves_out_kinds() -> None:
