@@ -27,7 +27,7 @@ def lose(note: Path, left: str | None) -> None:
 @pytest.fixture
 def home(bucket: Bucket, tmp_path: Path) -> Path:
     """A home with a table of a few rows."""
-    workspace = workspace_of(bucket[0], tmp_path / "home", digest_policy="fail")
+    workspace = workspace_of(bucket[0], tmp_path / "home", markdown=True)
     workspace.lake.prepare("targets")
     workspace.choose()
     return tmp_path / "home"
@@ -38,7 +38,7 @@ def test_a_lost_note_is_written_again_from_the_lake(bucket: Bucket, home: Path, 
     before = (home / NOTE).read_text()
     lose(home / NOTE, left)
     settings = load_settings({}, home=str(home))
-    assert (settings.source, settings.digest_policy) == (str(bucket[0]), "fail")
+    assert (settings.source, settings.markdown) == (str(bucket[0]), True)
     claim_home(settings)
     assert (home / NOTE).read_text() == before
 

@@ -137,7 +137,7 @@ def test_a_switch_is_on_or_off_and_nothing_else(tmp_path: Path) -> None:
 #: A value that is not the default, for each field of its kind.
 _OTHER: dict[type, object] = {str: "s3://else/where", int: 7, float: 0.25, tuple: ("warc", "robotstxt"), type(None): 3}
 _CHOSEN = {
-    "index": "btree", "digest_policy": "fail", "publish": "copy", "engine": "local",
+    "index": "btree", "publish": "copy", "engine": "local",
     "lake_endpoint": "http://127.0.0.1:9000", "s3_endpoint": "http://127.0.0.1:9000", "s3_region": "eu-west-1",
     "history_days": 30,
 }  # fmt: skip

@@ -46,11 +46,6 @@ def change_choices(settings: Settings, choices: Mapping[str, str | bool], *, yes
     )
     if pages and not yes:
         consequence = f"the next run of each target would parse its pages again ({format_count(pages, 'page')} in all)"
-        if "digest_policy" in changes:
-            consequence = (
-                "the next run of each target would verify its records and parse its pages again "
-                f"({format_count(pages, 'page')} in all)"
-            )
         if not get_reporter().agrees(f"{differences}: {consequence}. Change it?"):
             variables = [f"{PREFIX}{name.upper()}" for name in changes if environment_value(name) is not None]
             keep_hint = f", or unset {' and '.join(variables)} to keep the home's settings" if variables else ""

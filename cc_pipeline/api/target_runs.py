@@ -384,8 +384,8 @@ def run_part(
             for line in explain_index_choices(workspace.index_choices):
                 show_line(line)
         to_harvest = [crawl for crawl in crawl_ids if indexed and crawl not in workspace.index_choices]
-        now, refusal = _harvest(runner, workspace, before, targets, to_harvest, may_replace=short_ways, briefly=briefly)
-        made, trouble = _extract(runner, workspace, now, targets, refusal, briefly=briefly)
+        now = _harvest(runner, workspace, before, to_harvest, briefly=briefly)
+        made, trouble = _extract(runner, now, targets, briefly=briefly)
         # if nothing was due, nothing has changed
         after = plan_crawls() if made or trouble else now
         forgotten = _remove_empty_targets(runner, workspace, after, *unfound) if unfound else []
@@ -402,55 +402,30 @@ def run_part(
 
 
 def _harvest(
-    runner: StageRunner,
-    workspace: Workspace,
-    crawl_plans: list[CrawlPlan],
-    targets: Sequence[Target],
-    crawls: Sequence[str],
-    *,
-    may_replace: bool,
-    briefly: bool,
-) -> tuple[list[CrawlPlan], SourceRefuses | None]:
-    """Harvests crawls. Returns the plans with the new indexes, and the refusal of a harvest that was replaced by
-    lookups in the URL index. Raises ``SourceRefuses`` if it could not or may not be replaced."""
+    runner: StageRunner, workspace: Workspace, crawl_plans: list[CrawlPlan], crawls: Sequence[str], *, briefly: bool
+) -> list[CrawlPlan]:
+    """Harvests crawls, and returns the plans with the new indexes."""
     from cc_pipeline.extraction.crawl_plan import replan_with_new_indexes
 
     harvested: list[str] = []
-    try:
-        is_complete = harvest_despite_gaps(
-            lambda: run_step(
-                "index",
-                lambda: harvested.extend(runner.harvest_changed(crawls)),
-                is_notice=False,
-                briefly=briefly,
-            )
+    is_complete = harvest_despite_gaps(
+        lambda: run_step(
+            "index",
+            lambda: harvested.extend(runner.harvest_changed(crawls)),
+            is_notice=False,
+            briefly=briefly,
         )
-    except SourceRefuses as refusal:
-        if not may_replace:
-            raise
-        replanned = [replan_with_new_indexes(workspace, crawl_plan) for crawl_plan in crawl_plans]
-        _use_other_indexes(workspace, replanned, targets, refusal)
-        return replanned, refusal
+    )
     if is_complete and not harvested:
-        return crawl_plans, None
-    return [replan_with_new_indexes(workspace, crawl_plan) for crawl_plan in crawl_plans], None
+        return crawl_plans
+    return [replan_with_new_indexes(workspace, crawl_plan) for crawl_plan in crawl_plans]
 
 
 def _extract(
-    runner: StageRunner,
-    workspace: Workspace,
-    crawl_plans: Sequence[CrawlPlan],
-    targets: Sequence[Target],
-    refusal: SourceRefuses | None,
-    *,
-    briefly: bool,
+    runner: StageRunner, crawl_plans: Sequence[CrawlPlan], targets: Sequence[Target], *, briefly: bool
 ) -> tuple[list[str], EnvironmentFault | None]:
-    """Extracts the targets from the crawls that have an index. Returns the extracted partitions, and why others
-    failed: a ``refusal`` of the harvest for crawls without an index, or the fault of partitions."""
-    from cc_pipeline.extraction.index_choice import find_unindexed_crawls
-
-    unanswered = find_unindexed_crawls(crawl_plans, workspace.index_choices) if refusal else set()
-    crawls = [plan.target_slices.crawl for plan in crawl_plans if plan.target_slices.crawl not in unanswered]
+    """Extracts the targets from the crawls. Returns the extracted partitions, and the fault of those that failed."""
+    crawls = [plan.target_slices.crawl for plan in crawl_plans]
     made: list[str] = []
     try:
         run_step(
@@ -463,7 +438,7 @@ def _extract(
         if not (is_partial_failure(error) or isinstance(error, Incomplete)):
             raise
         return made, error
-    return made, refusal if unanswered else None
+    return made, None
 
 
 def _describe_omissions(
@@ -518,25 +493,6 @@ def _remove_empty_targets(
     from cc_pipeline.defs.purging import forget_unfound_targets
 
     return forget_unfound_targets(workspace, runner.instance, unfound)
-
-
-def _use_other_indexes(
-    workspace: Workspace, crawl_plans: Sequence[CrawlPlan], targets: Sequence[Target], refusal: SourceRefuses
-) -> None:
-    """Uses the URL index in place of a refused harvest. Raises ``refusal`` if no other index is available, or if that
-    is refused too."""
-    from cc_pipeline.extraction.index_choice import choose_indexes, explain_index_choices
-
-    try:
-        index_choices = choose_indexes(workspace, crawl_plans, targets, refused=True)
-    except EnvironmentFault:
-        raise refusal from None
-    if not index_choices:
-        raise refusal
-    get_reporter().note(refusal.problem)
-    workspace.index_choices.update(index_choices)
-    for line in explain_index_choices(index_choices):
-        get_reporter().answer(line)
 
 
 @contextmanager

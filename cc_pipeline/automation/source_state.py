@@ -8,7 +8,7 @@ from pathlib import Path
 from cc_pipeline.addresses import scheme_of
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
 from cc_pipeline.harvesting.crawls import evidence
-from cc_pipeline.transport.host_file import HostReport, read_hosts
+from cc_pipeline.transport.host_file import read_hosts
 from cc_pipeline.transport.ranges import RetryPolicy
 from cc_pipeline.workspace.workspace import Workspace, open_transport
 
@@ -16,29 +16,20 @@ from cc_pipeline.workspace.workspace import Workspace, open_transport
 _SINGLE_ATTEMPT = RetryPolicy(attempts=1)
 
 
-def find_refusing_host(workspace: Workspace) -> HostReport | None:
-    """Returns the source's host if it refuses, so that no request is sent; else ``None``.
-
-    Costs no request. Raises ``EnvironmentFault`` for a damaged budget file.
-    """
-    host = workspace.transport.host
-    hosts = read_hosts(workspace.settings.budget_path)
-    return next((report for report in hosts if report.host == host and report.refuses_until is not None), None)
-
-
 def find_source_trouble(workspace: Workspace, crawl: str) -> str | None:
     """Returns why the source cannot be asked for ``crawl`` now; ``None`` if it answers, whatever the answer is.
 
     Costs one request, and none while the host refuses. Raises nothing.
     """
-    settings = workspace.settings
+    settings, host = workspace.settings, workspace.transport.host
     try:
-        refusing_host = find_refusing_host(workspace)
+        reports = [report for report in read_hosts(settings.budget_path) if report.host == host]
     except EnvironmentFault as fault:
         return str(fault)
-    if refusing_host is not None:
-        until = f"{refusing_host.refuses_until:%Y-%m-%d %H:%M} UTC"
-        return f"{refusing_host.host} refuses requests ({refusing_host.last_refusal}): none is sent until {until}"
+    for report in reports:
+        if report.refuses_until is not None:
+            until = f"{report.refuses_until:%Y-%m-%d %H:%M} UTC"
+            return f"{host} refuses requests ({report.last_refusal}): none is sent until {until}"
     address = settings.source
     if not scheme_of(address):
         return None if Path(address).is_dir() else f"the folder {address} does not exist"

@@ -11,7 +11,6 @@ from typing import Final
 
 from cc_pipeline.automation.due import Pair
 from cc_pipeline.automation.reparse import find_outdated
-from cc_pipeline.extraction.blocklist import read_blocklist
 from cc_pipeline.extraction.crawl_plan import CrawlPlan, plan_crawl
 from cc_pipeline.extraction.loss_policy import is_due
 from cc_pipeline.extraction.plan import Price, ReasonKind, options_of
@@ -112,7 +111,7 @@ def _read_inputs(workspace: Workspace) -> tuple[object, ...]:
     """Returns everything that decides the plan of given slices, except the time."""
     lake, settings = workspace.lake, workspace.settings
     versions = [lake.version(spec.name) for spec in lake.specs.values() if spec.key]
-    return settings, options_of(settings), read_blocklist(workspace).blocks, versions
+    return settings, options_of(settings), versions
 
 
 def _assess_crawls(workspace: Workspace, crawls: Sequence[str], slugs: Sequence[str], now: datetime) -> StalenessReport:

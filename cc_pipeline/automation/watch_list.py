@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +11,6 @@ from cc_pipeline.atomic import write_whole
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.commoncrawl.target_text import parse_target_lines, right_and_wrong_lines, set_slug_in
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.progress import format_count
 
 _HEAD = "# The watch list of cc_pipeline: one domain or other target a line. See docs/targets.md.\n"
 
@@ -28,32 +26,17 @@ def read(path: Path) -> tuple[Target, ...]:
 
 @dataclass(frozen=True, slots=True)
 class WatchedTargets:
-    """The ``targets`` of the valid lines. ``note`` has the wrong lines; if the list cannot be read, it says so and the
-    ``targets`` are those of the last good copy."""
+    """The ``targets`` of the valid lines. ``note`` has the wrong lines."""
 
     targets: tuple[Target, ...]
     note: str | None = None
 
 
-def read_valid_targets(path: Path, copy: Path) -> WatchedTargets:
-    """Reads the valid lines, for sensors and schedules: one wrong line must not stop the other targets, and an
-    unreadable list must not lose its targets. ``copy`` is the path of the last good copy. Raises nothing."""
-    try:
-        text = _read_text(path)
-    except (UserInputError, EnvironmentFault) as fault:
-        try:
-            targets = _parse_valid_lines(_read_text(copy), path.parent)[0]
-        except (UserInputError, EnvironmentFault):
-            targets = ()
-        problem = f"{fault.problem}. {fault.advice}" if isinstance(fault, EnvironmentFault) else f"{fault}."
-        instead = (
-            f"Until then its last good copy is used, with {format_count(len(targets), 'target')}"
-            if targets
-            else "There is no good copy of the list, so no target is watched until then"
-        )
-        return WatchedTargets(targets, f"{problem} {instead}")
-    _save_copy(copy, text)
-    targets, wrong = _parse_valid_lines(text, path.parent)
+def read_valid_targets(path: Path) -> WatchedTargets:
+    """Reads the valid lines, for sensors and schedules: one wrong line must not stop the other targets. Raises
+    ``UserInputError`` or ``EnvironmentFault`` for a list that cannot be read: which targets are watched is not known
+    then."""
+    targets, wrong = _parse_valid_lines(_read_text(path), path.parent)
     if not wrong:
         return WatchedTargets(targets)
     wrong_lines = "; ".join(wrong[:_MAX_NAMED_LINES]) + (
@@ -63,15 +46,6 @@ def read_valid_targets(path: Path, copy: Path) -> WatchedTargets:
         targets,
         f"{path}, {wrong_lines}. Correct or delete the wrong lines; the other {len(targets)} targets are watched",
     )
-
-
-def _save_copy(copy: Path, text: str) -> None:
-    """Saves a copy of the list's text. A full disk is ignored, since only the list itself matters."""
-    with suppress(UserInputError, EnvironmentFault):
-        if (copy.exists() or text) and _read_text(copy) != text:
-            with suppress(OSError):
-                copy.parent.mkdir(parents=True, exist_ok=True)
-            _write(copy, text)
 
 
 def _parse_valid_lines(text: str, folder: Path) -> tuple[tuple[Target, ...], tuple[str, ...]]:

@@ -101,7 +101,7 @@ def _is_same_but_for_catalog(workspace: Workspace) -> bool:
     try:
         with connect_newest(workspace.settings.published_path) as connection:
             [(version, commit_id)] = connection.execute(query).fetchall()
-        if lake.commit_id(SLICES.name, version) != commit_id:
+        if lake.pin(SLICES.name, version).commit_id != commit_id:
             return False
         handles = lake.open(SLICES, version), lake.handle(SLICES)
     except (EnvironmentFault, duckdb.Error, ValueError):

@@ -151,8 +151,7 @@ def check_statistics(row_groups: pa.Table) -> CheckResult:
     if unbounded:
         message = (
             f"{unbounded} of {total} row groups were published without bounds of {KEY_COLUMN}, so every lookup reads "
-            "these row groups. Results are right; to make lookups cheaper: cc-pipeline index repair, or the job "
-            "repair_statistics"
+            "these row groups. Results are right; to make lookups cheaper: cc-pipeline index repair"
         )
         return CheckResult("statistics", "warn", message, metrics)
     return CheckResult("statistics", "ok", f"all {total} row groups have bounds of {KEY_COLUMN}", metrics)

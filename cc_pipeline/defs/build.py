@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.defs import history, purging, sensors
+from cc_pipeline.defs import history, sensors
 from cc_pipeline.defs.assets import catalog, common_crawl, extraction, sources, warehouse
 from cc_pipeline.defs.automation_state import is_enabled
 from cc_pipeline.defs.home_namespace import JOBS, OWN_HOME, HomeNamespace
@@ -79,14 +79,11 @@ def _build_core(
     is_automatic: bool,
     executor: dg.ExecutorDefinition | None,
 ) -> dg.Definitions:
-    on_request, request_jobs = catalog.define_on_request(namespace)
     makers = [*catalog.define(namespace), *extraction.define(namespace), *sources.define(namespace)]
     jobs: list[Any] = [
         catalog.harvest_job(namespace),
         extraction.listed_job(namespace),
-        *request_jobs,
         *warehouse.jobs(namespace),
-        purging.job(namespace),
         *([history.job(namespace)] if namespace.is_only_home else []),
     ]
     jobs_by_name = {name: job for name in JOBS for job in jobs if job.name == namespace.qualify(name)}
@@ -95,7 +92,7 @@ def _build_core(
             [
                 *common_crawl.define(namespace),
                 *makers,
-                *on_request,
+                *catalog.define_on_request(namespace),
                 *warehouse.define(
                     namespace,
                     [*_published(makers), *(key for addition in added for key in _published(addition.assets or ()))],

@@ -9,7 +9,7 @@ import dagster as dg
 from cc_pipeline.automation import watch_list
 from cc_pipeline.automation.known_keys import read_defined_slugs, read_known_crawls
 from cc_pipeline.commoncrawl.crawls import index_is_built
-from cc_pipeline.defs.home_namespace import OWN_HOME, HomeNamespace
+from cc_pipeline.defs.home_namespace import OWN_HOME
 from cc_pipeline.defs.partitions import explain_too_many
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.workspace.workspace import Workspace
@@ -52,14 +52,8 @@ def find_unknown_keys(instance: dg.DagsterInstance, workspace: Workspace) -> tup
     return targets, sorted(crawl for crawl in crawls if not index_is_built(crawl))
 
 
-def delete_keys(
-    instance: dg.DagsterInstance,
-    namespace: HomeNamespace = OWN_HOME,
-    *,
-    targets: Collection[str] = (),
-    crawls: Collection[str] = (),
-) -> None:
+def delete_keys(instance: dg.DagsterInstance, *, targets: Collection[str] = (), crawls: Collection[str] = ()) -> None:
     """Deletes keys. Their events, which are names, counts and versions, are deleted with the runs that wrote them."""
     for name, keys in (("target", targets), ("crawl", crawls)):
         for key in keys:
-            instance.delete_dynamic_partition(namespace.qualify(name), key)
+            instance.delete_dynamic_partition(name, key)

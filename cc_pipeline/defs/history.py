@@ -21,8 +21,6 @@ _TICK_LOG_AGE: Final = timedelta(days=5)
 _RESTORED: Final = frozenset(
     {"crawls", "index_manifest", "index_footers", "row_groups", "site_policies", "warehouse", *TABLES, *SOURCE_TABLES}
 )
-#: Jobs that record assets which the lake cannot tell of.
-_KEPT_JOBS: Final = ("build_index", "repair_statistics")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ def _old_runs(instance: dg.DagsterInstance, age: timedelta, now: datetime) -> It
 
 
 def _can_be_restored(run: dg.DagsterRun) -> bool:
-    return run.job_name not in _KEPT_JOBS and all(key.path[-1] in _RESTORED for key in run.asset_selection or ())
+    return all(key.path[-1] in _RESTORED for key in run.asset_selection or ())
 
 
 def _delete_files(instance: dg.DagsterInstance, run_id: str) -> None:

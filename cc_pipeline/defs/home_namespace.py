@@ -21,14 +21,11 @@ _HOME_VARIABLES: Final = frozenset(PREFIX + name for name in ("HOME", "SOURCE", 
 #: The jobs of a home, and the assets over crawl × target.
 JOBS: Final = (
     "harvest_crawl",
-    "build_index",
-    "repair_statistics",
     "extract_targets",
     "publish",
     "maintenance",
     "trim_history",
     "check_everything",
-    "purge_target",
 )
 TABLES: Final = ("captures", "records", "page_metadata", "page_text", "page_links", "feed_items")
 #: The name under which ``workspace.yaml`` loads the definitions; states of sensors and schedules are stored by it.

@@ -1,4 +1,4 @@
-"""The one resource of a home: its open workspace, with the settings that a person may choose in the Launchpad."""
+"""The one resource of a home: its open workspace, with the subsets that a person may choose in the Launchpad."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,11 +7,9 @@ from dataclasses import replace
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from cc_pipeline.addresses import holds_access
 from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.instance import keep_log_open
 from cc_pipeline.defs.partitions import ENGINE_TAG
-from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings
 from cc_pipeline.transport.rate_limiter import WAIT
 from cc_pipeline.workspace.workspace import Workspace, open_workspace
@@ -21,17 +19,11 @@ _AUTOMATION = frozenset({"dagster/schedule_name", "dagster/sensor_name"})
 
 
 class HomeResource(dg.ConfigurableResource["HomeResource"]):
-    """The source and the home, open for one run. An empty field is the setting of the home (docs/settings.md)."""
+    """The source and the home, open for one run."""
 
-    source: str = Field(
-        default="",
-        description="Root of a Common Crawl bucket: a folder, https:// or s3://; several are separated by a comma and "
-        "a space.",
+    subsets: list[str] = Field(
+        default=[], description="Subsets to extract, such as warc and robotstxt; empty: those of the home's settings."
     )
-    home: str = Field(default="", description="Folder of all local state.")
-    rate: float | None = Field(default=None, description="Maximum requests per second to each host of the source.")
-    subsets: list[str] = Field(default=[], description="Subsets to extract, such as warc and robotstxt.")
-    engine: str = Field(default="", description="Engine that fetches and parses: local, or one of an extension.")
     _workspace: Workspace | None = PrivateAttr(default=None)
 
     @property
@@ -39,19 +31,6 @@ class HomeResource(dg.ConfigurableResource["HomeResource"]):
         """The open workspace, while a run or a tick has the resource."""
         assert self._workspace is not None
         return self._workspace
-
-    def read_choices(self) -> dict[str, object]:
-        """Returns the settings that were chosen. Raises ``UserInputError`` for a source with credentials: Dagster
-        stores the configuration of each run."""
-        if holds_access(self.source):
-            raise UserInputError(
-                "the run's configuration has credentials in its source, and Dagster would store them. Remove the "
-                "credentials, and set CC_PIPELINE_SOURCE_USER and CC_PIPELINE_SOURCE_PASSWORD for the UI, or name the "
-                "host in ~/.netrc"
-            )
-        names = ("source", "home", "rate", "engine")
-        values = {name: getattr(self, name) for name in names} | {"subsets": tuple(self.subsets)}
-        return {name: value for name, value in values.items() if value}
 
 
 def make_resource(namespace: HomeNamespace) -> HomeResource:
@@ -64,7 +43,8 @@ def make_resource(namespace: HomeNamespace) -> HomeResource:
             if context.instance is not None and namespace.is_only_home:
                 keep_log_open(context.instance)
             tagged = {"engine": run.tags[ENGINE_TAG]} if run is not None and ENGINE_TAG in run.tags else {}
-            settings = namespace.load_settings(**tagged | self.read_choices())
+            chosen = {"subsets": tuple(self.subsets)} if self.subsets else {}
+            settings = namespace.load_settings(**tagged, **chosen)
             with open_workspace(replace(settings, wait=limit_wait(settings, run))) as workspace:
                 self._workspace = workspace
                 yield self

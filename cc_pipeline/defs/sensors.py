@@ -21,7 +21,7 @@ from cc_pipeline.automation.due import (
     select_crawls,
 )
 from cc_pipeline.automation.reparse import describe_cost, is_agreed
-from cc_pipeline.automation.source_state import find_refusing_host, find_source_trouble
+from cc_pipeline.automation.source_state import find_source_trouble
 from cc_pipeline.automation.staleness import StalenessReport, assess_staleness
 from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.defs.dynamic_keys import UNFINISHED
@@ -416,25 +416,6 @@ def find_unpublished(
     return dg.RunRequest(run_key=f"{lag.state}:{_now():%Y-%m-%dT%H}")
 
 
-def report_refusals(
-    context: dg.SensorEvaluationContext, workspace: Workspace, namespace: HomeNamespace
-) -> dg.SensorResult:
-    """Reports that the source refuses, or answers again; the cursor has its state."""
-    host = find_refusing_host(workspace)
-    if host is None:
-        words, state = f"requests are sent to {workspace.settings.source} as usual", "answers"
-    else:
-        state = "refuses"
-        words = (
-            f"{host.host} refuses requests ({host.last_refusal}): none is sent until "
-            f"{host.refuses_until:%Y-%m-%d %H:%M} UTC. To try at once: {advise('doctor', reset_host=host.host)}"
-        )
-    if state != (context.cursor or "answers"):
-        context.log.warning(words)
-        _notify(context.log, workspace.settings, {"event": f"source {state}", "reason": words})
-    return dg.SensorResult(skip_reason=words, cursor=state)
-
-
 def report_failed_run(context: dg.RunStatusSensorContext, namespace: HomeNamespace) -> None:
     """Reports a failed run of this home in the log and to the webhook."""
     run = context.dagster_run
@@ -493,10 +474,5 @@ _SENSORS: Final[Sequence[tuple[str, int, str | None, Callable[..., Any], str]]] 
         "publication", 60, "publish", find_unpublished,
         "Publishes cc.duckdb when it is behind: at most every CC_PIPELINE_PUBLISH_EVERY minutes, or when all runs have "
         "ended.",
-    ),
-    (
-        "source_refusals", 300, None, report_refusals,
-        "Reports when the source refuses so often that no request is sent to it; the backfill waits meanwhile. Each "
-        "change is reported once, also to the webhook.",
     ),
 )  # fmt: skip

@@ -123,8 +123,7 @@ class StageRunner:
     def build_index(self, crawl: str, max_files: int | None = None) -> None:
         """Builds the index of a crawl, or ``max_files`` files of it. Its cost was agreed to."""
         self._add("crawl", [crawl])
-        metadata = catalog.index_crawl(self._workspace, crawl, agreed=True, max_files=max_files or 0)
-        self.record("built_index", crawl, metadata)
+        self.record("built_index", crawl, catalog.index_crawl(self._workspace, crawl, max_files))
 
     def extract(
         self,

@@ -5,14 +5,14 @@ from collections.abc import Iterable
 from cc_pipeline.automation.watch_list import WatchedTargets, read_valid_targets
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs.home_namespace import HomeNamespace
-from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.target_definitions import read_definitions
 from cc_pipeline.workspace.workspace import Workspace
 
 
 def watched_targets(workspace: Workspace, namespace: HomeNamespace) -> WatchedTargets:
-    """Returns all watched targets, each once. Raises ``UserInputError`` for an invalid target of the code location."""
-    watch_list = read_valid_targets(workspace.settings.watch_list_path, workspace.settings.watch_list_copy)
+    """Returns all watched targets, each once. Raises ``UserInputError`` for an invalid target of the code location, and
+    as :func:`~cc_pipeline.automation.watch_list.read_valid_targets`."""
+    watch_list = read_valid_targets(workspace.settings.watch_list_path)
     targets_by_slug = {target.slug: target for target in (*map(parse_target, namespace.targets), *watch_list.targets)}
     return WatchedTargets(tuple(targets_by_slug.values()), watch_list.note)
 
@@ -25,13 +25,3 @@ def define_watched(workspace: Workspace, namespace: HomeNamespace, keys: Iterabl
     if undefined:
         watched = watched_targets(workspace, namespace).targets
         workspace.register_targets([target for target in watched if target.slug in undefined])
-
-
-def refuse_watched(namespace: HomeNamespace, slug: str) -> None:
-    """Raises ``UserInputError`` if the code location names the target, since it would be made again."""
-    matching_texts = [text for text in namespace.targets if parse_target(text).slug == slug]
-    if matching_texts:
-        raise UserInputError(
-            f"nothing was changed: the Dagster project's Python code lists {matching_texts[0]!r} among its targets. "
-            "Remove this target from the code first, then repeat the command"
-        )

@@ -7,9 +7,8 @@ block comes or goes, the target is located again: rows of a blocked site then go
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Final
@@ -20,15 +19,12 @@ from cc_pipeline.advice import Advice, advise
 from cc_pipeline.commoncrawl.matching import MemberIndex
 from cc_pipeline.commoncrawl.target import Target, version_of
 from cc_pipeline.commoncrawl.target_text import parse_target
-from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.transport.faults import FaultKind, RangeFault
+from cc_pipeline.errors import UserInputError
+from cc_pipeline.lake.keyed import Row, update_rows
+from cc_pipeline.lake.lake import REMOVED
 from cc_pipeline.workspace.workspace import Workspace
 
-#: Each file of this folder has a complete list; the one with the greatest number counts.
-_FOLDER: Final = "blocked/"
-#: Newest lists that are kept: a process may be about to read the one before.
-_RETAINED_LISTS: Final = 3
-_MAX_LIST_BYTES: Final = 64 << 20
+TABLE: Final = "blocked"
 #: Separates the version of a definition from that of the blocks that touch it.
 _SEPARATOR: Final = "!"
 #: In place of the latter if the target itself is the blocked site: its rows stay, and it is asked for no more.
@@ -40,11 +36,11 @@ class Block:
     """A blocked site: its definition, since when it is blocked, and the reason in a person's words."""
 
     definition: str
-    since: str
+    since: datetime
     why: str = ""
 
     def __str__(self) -> str:
-        return f"{self.definition} is blocked since {self.since[:10]}{f' ({self.why})' if self.why else ''}"
+        return f"{self.definition} is blocked since {self.since:%Y-%m-%d}{f' ({self.why})' if self.why else ''}"
 
     @property
     def undo(self) -> Advice:
@@ -130,102 +126,44 @@ def differs_only_in_blocks(version: str, other_version: str) -> bool:
 
 
 def read_blocklist(workspace: Workspace) -> Blocklist:
-    """Reads the list from the lake as it is now. Raises ``EnvironmentFault``, also if the list cannot be read: nothing
-    is fetched then."""
-    return read_numbered_list(workspace)[1]
-
-
-def read_numbered_list(workspace: Workspace) -> tuple[int, Blocklist]:
-    """The list with its number, which is 0 while there is none. Raises as :func:`read_blocklist`."""
-    numbers, blocklist = _read_newest(workspace)
-    return max([0, *numbers]), blocklist
+    """Reads the list from the lake as it is now. Raises ``EnvironmentFault`` if it cannot be read: nothing is fetched
+    then."""
+    return Blocklist(tuple(Block(**row) for row in workspace.lake.read(TABLE).to_pylist()))
 
 
 def read_list_number(workspace: Workspace) -> int:
     """The number of the list as it is now: each change has a greater one. Commits compare it. Raises
     ``EnvironmentFault``."""
-    return max([0, *_list_numbers(workspace)])
+    return workspace.lake.version(TABLE)
 
 
 def block(workspace: Workspace, targets: Sequence[Target], reason: str = "") -> Blocklist:
     """Adds ``targets`` to the list and returns the list. Targets on the list keep their entry. Raises
     ``EnvironmentFault``."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    added = {target.written: Block(target.written, now, reason) for target in targets}
-    return _change_list(workspace, lambda blocks_by_site: added | blocks_by_site)
+    now = datetime.now(UTC)
+    added = {target.written: {"definition": target.written, "since": now, "why": reason} for target in targets}
+
+    def build(stored: list[Row]) -> list[Row]:
+        listed = {row["definition"] for row in stored}
+        return [row for definition, row in added.items() if definition not in listed]
+
+    update_rows(workspace.lake, TABLE, {"definition": [*added]}, build)
+    return read_blocklist(workspace)
 
 
 def unblock(workspace: Workspace, targets: Sequence[Target]) -> Blocklist:
     """Removes ``targets`` from the list and returns the list. Raises ``UserInputError`` for a target that is not on
     it."""
-    blocked_sites = {listed_block.definition for listed_block in read_blocklist(workspace).blocks}
-    for target in targets:
-        if target.written not in blocked_sites:
-            raise UserInputError(f"{target.definition} is not blocked. See the list: {advise('targets block')}")
-    removed_sites = {target.written for target in targets}
-    return _change_list(
-        workspace,
-        lambda blocks_by_site: {
-            name: listed_block for name, listed_block in blocks_by_site.items() if name not in removed_sites
-        },
-    )
 
+    def build(stored: list[Row]) -> list[Row]:
+        listed = {row["definition"] for row in stored}
+        for target in targets:
+            if target.written not in listed:
+                raise UserInputError(f"{target.definition} is not blocked. See the list: {advise('targets block')}")
+        return [row | {REMOVED.name: True} for row in stored]
 
-def _list_numbers(workspace: Workspace) -> list[int]:
-    names = (stored_object.key.removeprefix(_FOLDER) for stored_object in workspace.place.listing(_FOLDER))
-    return sorted(int(name) for name in names if name.isdecimal())
-
-
-def _read_newest(workspace: Workspace) -> tuple[list[int], Blocklist]:
-    """The existing list numbers, and the list with the greatest number."""
-    while True:
-        numbers = _list_numbers(workspace)
-        if not numbers:
-            return numbers, Blocklist()
-        try:
-            return numbers, _read_list(workspace, f"{_FOLDER}{numbers[-1]:012}")
-        except RangeFault as fault:
-            if fault.kind is not FaultKind.NOT_FOUND:
-                raise
-            if _list_numbers(workspace)[-1:] == numbers[-1:]:
-                raise  # it is listed and cannot be read
-
-
-def _read_list(workspace: Workspace, key: str) -> Blocklist:
-    place = workspace.place
-    try:
-        json_blocks = json.loads(place.read_all(key, _MAX_LIST_BYTES).data)
-        blocklist = Blocklist(
-            tuple(
-                Block(str(json_block["definition"]), str(json_block["since"]), str(json_block["why"]))
-                for json_block in json_blocks
-            )
-        )
-        blocklist.touching(parse_target("example.com"))
-    except (ValueError, KeyError, TypeError, UserInputError) as error:
-        raise EnvironmentFault(
-            f"{place.source}/{key} cannot be read as a list of blocked sites ({error})",
-            "Restore it from a backup. Nothing is fetched until the list can be read.",
-        ) from error
-    return blocklist
-
-
-def _change_list(workspace: Workspace, change: Callable[[dict[str, Block]], dict[str, Block]]) -> Blocklist:
-    """Writes the changed list under the next number, which only one writer gets. The other writers change the newer
-    list. A slow writer may get a number that was used and deleted, so the list counts as written once a read shows the
-    change."""
-    workspace.claim()
-    while True:
-        numbers, blocklist = _read_newest(workspace)
-        blocks_by_site = {listed_block.definition: listed_block for listed_block in blocklist.blocks}
-        changed_blocks = change(blocks_by_site)
-        if changed_blocks == blocks_by_site:
-            return blocklist
-        sorted_blocks = [asdict(changed_blocks[name]) for name in sorted(changed_blocks)]
-        data = (json.dumps(sorted_blocks, ensure_ascii=False) + "\n").encode()
-        if workspace.place.put(f"{_FOLDER}{max([0, *numbers]) + 1:012}", data, only_if_absent=True):
-            for old_number in numbers[: 1 - _RETAINED_LISTS]:
-                workspace.place.delete(f"{_FOLDER}{old_number:012}")
+    update_rows(workspace.lake, TABLE, {"definition": [target.written for target in targets]}, build)
+    return read_blocklist(workspace)
 
 
 def _targets_overlap(first_target: Target, second_target: Target) -> bool:

@@ -57,8 +57,7 @@ class SliceLookup:
 @dataclass(slots=True)
 class CaptureTotals:
     """The totals of a slice's captures: how many, those of each member of a set (``None``: it is no set), and the cost
-    of their fetch. ``retained`` were there before and are not in the answer; ``outside`` were left out; ``repeated``
-    are further rows of captures that the index had named already.
+    of their fetch. ``retained`` were there before and are not in the answer; ``outside`` were left out.
 
     ``unlisted_captures`` are no longer in the index that named them, ``removed`` ones of these were removed."""
 
@@ -67,7 +66,6 @@ class CaptureTotals:
     price: FetchEstimate = field(default_factory=lambda: FetchEstimate(0, 0, 0, 0, 0))
     retained: int = 0
     outside: int = 0
-    repeated: int = 0
     unlisted_captures: int = 0
     removed: int = 0
 
@@ -163,8 +161,6 @@ def _select_rows(
         location = np.repeat(np.arange(len(starts)), np.diff(starts, append=batch.num_rows))
         is_answered = _any_per_location(location, in_segments & ~is_stored)
         totals.outside += int(np.count_nonzero(_any_per_location(location, ~in_segments) & ~is_answered))
-        is_repeated = (np.diff(location, prepend=-1) == 0) & (np.diff(rank, prepend=-1) == 0)
-        totals.repeated += int(np.count_nonzero(is_repeated & in_segments & ~is_stored))
         # only the index that named a capture can remove it, if it was asked again and is complete
         from_complete_index = pc.is_in(
             batch.column("located_by"), value_set=pa.array(slice_lookup.complete_kinds, pa.string())

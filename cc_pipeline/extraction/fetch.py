@@ -114,8 +114,6 @@ def _fetch_all(
     group_state = run.take(crawl, slugs)
     fetch_plan = _plan_fetch(workspace, group_state, slugs, refetch=refetch, distrusted=distrusted)
     _refuse_blocked_slices(fetch_plan.due_slices, group_state)
-    if fetch_plan.due_slices:
-        workspace.agree_on_digests()
     if not refetch:
         enforce_cost_limit(workspace, {slice_: group_state.slice_states[slice_] for slice_ in fetch_plan.priced_slices})
     counts_by_slice = {
@@ -323,9 +321,8 @@ def _build_order(state: _FetchState, slices: Sequence[Slice], *, retry_lost: boo
     return Order(
         state.crawl,
         uuid.uuid4().hex,
-        compute_input_digest({"plans": contents, "policy": workspace.settings.digest_policy}),
+        compute_input_digest({"plans": contents}),
         RecordOptions(
-            fail_on_digest=workspace.settings.digest_policy == "fail",
             retry_lost=retry_lost,
             source_gave_good_record=_has_given_good_record(workspace, state.crawl, ask_time),
         ),
@@ -384,13 +381,12 @@ def _commit(
     inputs = {
         slice_: build_fetch_input(
             _get_captures(state.previous_states[slice_]).content,
-            workspace.settings.digest_policy,
             complete=not counts_by_slice[slice_].pending,
         )
         for slice_ in slices
     }
     previous_notes = {slice_: state.previous_states[slice_].fetch for slice_ in slices}
-    notes = build_fetch_notes(counts_by_slice, inputs, previous_notes, order.ask_time)
+    notes = build_fetch_notes(counts_by_slice, previous_notes, order.ask_time)
     note_superseded(workspace, slices, result.stored, time.time())
     forget_failed_pages(workspace, [*repaired], state.distrusted)
     written = {"records": fetched.write(is_source_sound)}

@@ -8,7 +8,6 @@ from typing import Final
 
 from cc_pipeline.extraction.fetch_counts import FetchCounts, FetchSummary, SliceFetchCounts
 from cc_pipeline.extraction.loss_policy import next_ask_time
-from cc_pipeline.lake.content_digests import compute_input_digest
 from cc_pipeline.lake.slice import Slice
 
 #: Columns of ``fetches`` that are fields of ``FetchCounts``.
@@ -17,7 +16,6 @@ _COUNT_COLUMNS: Final = tuple(name for name in FetchCounts.__slots__ if name != 
 
 def build_fetch_notes(
     counts_by_slice: Mapping[Slice, SliceFetchCounts],
-    inputs: Mapping[Slice, Mapping[str, str]],
     previous_notes: Mapping[Slice, FetchSummary | None],
     ask_time: datetime,
 ) -> dict[Slice, dict[str, object]]:
@@ -33,7 +31,6 @@ def build_fetch_notes(
             "failed_runs": failed_runs,
             "last_attempt_at": _format_time(ask_time),
             "next_ask_at": None if next_ask_at is None else _format_time(next_ask_at),
-            "input_digest": digest_fetch_input(inputs[slice_]),
             "stored_files": list_stored_files(counts),
         }
     return notes
@@ -41,13 +38,6 @@ def build_fetch_notes(
 
 def _format_time(time: datetime) -> str:
     return time.isoformat(timespec="milliseconds")
-
-
-def digest_fetch_input(input_: Mapping[str, str]) -> str:
-    """A digest of the input of a fetched slice, for people who compare two states of a target."""
-    values = {"version": input_["version"], "digest_policy": input_["digest_policy"], "located": input_["captures"]}
-    digest = compute_input_digest({"stage": "fetch"} | values)
-    return digest if input_["state"] == "complete" else compute_input_digest({"incomplete": digest})
 
 
 def list_stored_files(counts: FetchCounts) -> list[dict[str, object]]:

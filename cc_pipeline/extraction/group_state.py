@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from cc_pipeline.errors import EnvironmentFault
-from cc_pipeline.extraction.blocklist import Blocklist, read_blocklist, read_list_number, read_numbered_list
+from cc_pipeline.extraction.blocklist import Blocklist, read_blocklist, read_list_number
 from cc_pipeline.extraction.plan import SliceRequest
 from cc_pipeline.extraction.slice_selection import TargetSlices, build_slice_requests, list_candidates
 from cc_pipeline.extraction.slice_state import SliceState, read_slice_states
@@ -87,7 +87,8 @@ def read_group_state(
     """Reads the state of targets: definitions and blocks first, then their slices. Keys without a definition are
     defined. Raises ``UserInputError`` for keys that cannot be, ``EnvironmentFault`` if the lake cannot be read, or its
     store cannot be listed."""
-    number, blocklist = read_numbered_list(workspace)
+    # the number first: a change in between is found by the commit
+    number, blocklist = read_list_number(workspace), read_blocklist(workspace)
     versions = read_versions(workspace.lake, slugs)
     candidates = list_candidates(workspace, crawl, slugs)
     parts = {slice_.definition_slug for slice_ in candidates.all_slices}

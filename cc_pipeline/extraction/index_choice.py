@@ -1,4 +1,4 @@
-"""Chooses the index for a crawl that was not harvested: the one with the fewest requests, or seconds.
+"""Chooses the index for a crawl that was not harvested: the one with the fewest requests.
 
 A harvest of 300 footers answers all later lookups; a few targets are found in the URL index with some requests.
 """
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from cc_pipeline.addresses import scheme_of
 from cc_pipeline.commoncrawl.crawls import has_subsets
 from cc_pipeline.commoncrawl.domains import is_ip, registered_domain
 from cc_pipeline.commoncrawl.slice_slugs import is_named_captures
@@ -45,10 +44,6 @@ _WIDE_SHARE: Final = 0.01
 #: Letters of a label that match few of a suffix's domains; a label of one letter, which may go on, matches many.
 _MIN_LABEL_LETTERS: Final = 2
 _ALL_MEMBERS: Final = 1_000_000
-#: Of S3 and folders: seconds before an answer, answers at the same time, bytes a second.
-_LATENCY, _CONCURRENCY, _SPEED = 0.03, 64, 100e6
-
-_HTTP_SCHEMES: Final = ("http", "https")
 #: A harvest of so few files costs hardly more than a lookup, and answers everything from then on.
 _FEW_FILES: Final = 32
 
@@ -56,13 +51,11 @@ _FEW_FILES: Final = 32
 @dataclass(frozen=True, slots=True)
 class IndexOption:
     """An index option: ``kind`` is ``zipnum`` or ``harvest`` (of the footers of the wanted subsets, then the columnar
-    index). ``requests``, ``bytes`` and ``seconds`` (without a limit on requests) are estimates. ``description``
-    describes it as a part of a sentence."""
+    index). ``requests`` and ``bytes`` are estimates. ``description`` describes it as a part of a sentence."""
 
     kind: str
     requests: int
     bytes: int
-    seconds: float
     description: str
 
 
@@ -72,13 +65,8 @@ def estimate_zipnum(targets: Sequence[Target]) -> IndexOption:
     probes = min(_PROBES * (narrow + wide), ceil(_CLUSTER_BYTES / WHOLE_READ_BYTES))
     size = wide * int(_WIDE_SHARE * _ALL_MEMBERS) * _MEMBER_BYTES
     requests = 1 + probes + narrow + ceil(size / SPAN)
-    return _build_option(
-        ZIPNUM,
-        requests,
-        probes * PROBE + narrow * _MEMBERS * _MEMBER_BYTES + size,
-        "{} through the URL index",
-        1 + probes,
-    )
+    size += probes * PROBE + narrow * _MEMBERS * _MEMBER_BYTES
+    return IndexOption(ZIPNUM, requests, size, f"{format_count(requests, 'request')} through the URL index")
 
 
 def estimate_harvest(targets: Sequence[Target], *, files: int | None = None) -> IndexOption:
@@ -86,24 +74,14 @@ def estimate_harvest(targets: Sequence[Target], *, files: int | None = None) -> 
     index."""
     footers = _FILES if files is None else files
     requests, size = _estimate_pages(targets, files)
-    template = f"{footers:,} footers and {{}} in the columnar index"
-    search_option = _build_option(HARVEST, requests, size, template, 6)
-    footer_option = _build_option(HARVEST, footers + 1, footers * _FOOTER_BYTES, "", 2)
-    return IndexOption(
-        HARVEST,
-        search_option.requests + footer_option.requests,
-        search_option.bytes + footer_option.bytes,
-        search_option.seconds + footer_option.seconds,
-        search_option.description,
-    )
+    description = f"{footers:,} footers and {format_count(requests, 'request')} in the columnar index"
+    return IndexOption(HARVEST, requests + footers + 1, size + footers * _FOOTER_BYTES, description)
 
 
-def choose_cheapest(options: Iterable[IndexOption], *, over_http: bool) -> IndexOption:
-    """Over HTTP the option with the fewest requests, where ``REQUEST_BYTES`` count as one more; on S3 and in folders
-    the one with the fewest seconds. Raises ``ValueError`` if there is no option."""
-    return min(
-        options, key=lambda option: option.requests + option.bytes / REQUEST_BYTES if over_http else option.seconds
-    )
+def choose_cheapest(options: Iterable[IndexOption]) -> IndexOption:
+    """The option with the fewest requests, where ``REQUEST_BYTES`` count as one more. Raises ``ValueError`` if there is
+    no option."""
+    return min(options, key=lambda option: option.requests + option.bytes / REQUEST_BYTES)
 
 
 def describe_choice(chosen_option: IndexOption, options: Iterable[IndexOption]) -> str:
@@ -145,26 +123,16 @@ def _estimate_pages(targets: Sequence[Target], files: int | None) -> tuple[int, 
     return requests, size
 
 
-def _build_option(kind: str, requests: int, size: int, template: str, sequential_requests: int) -> IndexOption:
-    """Builds an option. ``sequential_requests`` of its requests wait for each other."""
-    seconds = sequential_requests * _LATENCY + requests * _LATENCY / _CONCURRENCY + size / _SPEED
-    return IndexOption(kind, requests, size, seconds, template.format(format_count(requests, "request")))
-
-
-def choose_indexes(
-    workspace: Workspace, crawl_plans: Iterable[CrawlPlan], targets: Sequence[Target], *, refused: bool = False
-) -> dict[str, str]:
+def choose_indexes(workspace: Workspace, crawl_plans: Iterable[CrawlPlan], targets: Sequence[Target]) -> dict[str, str]:
     """The crawls that need no harvest for the planned ``targets``, each with the explanation for a person (empty if the
     columnar index is not needed at all). It costs at most two requests a crawl: for its path list, and to learn whether
-    it has a URL index. ``refused``: the source refused the harvest, so any option with fewer requests will do.
+    it has a URL index.
 
     Raises ``EnvironmentFault`` when the source does not say.
     """
     choices: dict[str, str] = {}
     for crawl_plan in crawl_plans:
-        explanation = (
-            _avoid_harvest(workspace, crawl_plan, targets) if refused else _choose_index(workspace, crawl_plan, targets)
-        )
+        explanation = _choose_index(workspace, crawl_plan, targets)
         if explanation is not None:
             choices[crawl_plan.target_slices.crawl] = explanation
     return choices
@@ -187,47 +155,15 @@ def _choose_index(workspace: Workspace, crawl_plan: CrawlPlan, targets: Sequence
     if files <= _FEW_FILES:
         return None
     options = [estimate_zipnum(searched_targets), estimate_harvest(searched_targets, files=files)]
-    option = choose_cheapest(options, over_http=scheme_of(workspace.settings.source) in _HTTP_SCHEMES)
+    option = choose_cheapest(options)
     if option.kind != ZIPNUM or workspace.clusters.find(workspace.transport, crawl) is None:
         return None
     return describe_choice(option, options)
 
 
-def _avoid_harvest(workspace: Workspace, crawl_plan: CrawlPlan, targets: Sequence[Target]) -> str | None:
-    crawl = crawl_plan.target_slices.crawl
-    searched_targets = _list_searched_targets(crawl_plan, targets)
-    if (
-        workspace.settings.index != "auto"
-        or not has_subsets(crawl)
-        or _is_harvested(crawl_plan)
-        or not searched_targets
-    ):
-        return None
-    zipnum, harvest = estimate_zipnum(searched_targets), estimate_harvest(searched_targets)
-    if zipnum.requests > harvest.requests or workspace.clusters.find(workspace.transport, crawl) is None:
-        return None
-    return f"the source refused the harvest; {zipnum.description}"
-
-
-def find_unindexed_crawls(crawl_plans: Iterable[CrawlPlan], choices: Mapping[str, str]) -> set[str]:
-    """The crawls with slices to be located that were not harvested and are not among ``choices``."""
-    return {
-        crawl_plan.target_slices.crawl
-        for crawl_plan in crawl_plans
-        if crawl_plan.target_slices.crawl not in choices
-        and has_subsets(crawl_plan.target_slices.crawl)
-        and _list_lookups(crawl_plan)
-        and not _is_harvested(crawl_plan)
-    }
-
-
 def _list_lookups(crawl_plan: CrawlPlan) -> list[Slice]:
     """The slices to be looked up in an index."""
     return [slice_ for slice_ in crawl_plan.plan.reasons_for(LOCATE) if not is_named_captures(slice_.target)]
-
-
-def _is_harvested(crawl_plan: CrawlPlan) -> bool:
-    return all("parquet" in index.versions for index in crawl_plan.indexes.values())
 
 
 def _list_searched_targets(crawl_plan: CrawlPlan, targets: Sequence[Target]) -> list[Target]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -67,9 +66,6 @@ _UNLISTED_MESSAGE = (
     "run --accept-removals"
 )
 _REMOVED_MESSAGE = "{captures} removed from {crawl}: its index no longer lists them"
-_REPEATED_MESSAGE = "the index of {crawl} lists captures of {slug} more than once: {rows} ignored"
-#: Targets with repeated captures that the report names.
-_MAX_NAMED_TARGETS = 5
 
 
 def find_captures(
@@ -137,7 +133,7 @@ def locate_captures(workspace: Workspace, crawl: str, slugs: Sequence[str], run:
     the stages before left.
 
     Of a set with changed members, only the new members are looked up, and an unchanged part of it stays. Captures that
-    the index no longer lists stay too, unless the workspace accepts removals. Raises ``UserInputError`` for keys that
+    the index no longer lists stay too, unless the settings accept removals. Raises ``UserInputError`` for keys that
     have no definition and cannot be given one, and, after the captures were committed, for a fetch that would cost more
     than the settings allow; ``IndexIncomplete`` if index files were not read and no other index has the crawl;
     ``EnvironmentFault`` if the index cannot be read; ``SlicesChanged`` if other processes keep changing the slices.
@@ -152,7 +148,7 @@ def _locate_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: Run
     state = run.take(crawl, slugs)
     requests = {slice_: state.requests[slice_] for slice_ in state.target_slices.requested_slices}
     indexes = list_indexes(workspace, {slice_: state.slice_states[slice_] for slice_ in requests})
-    options = options_of(workspace.settings, accepts_removals=workspace.accepts_removals)
+    options = options_of(workspace.settings)
     due_versions = {
         slice_: requests[slice_].version
         for slice_ in plan(requests, state.slice_states, indexes, options, (LOCATE,)).reasons_for(LOCATE)
@@ -210,19 +206,16 @@ class _LookupTotals:
     blocked: int = 0
     unlisted_captures: int = 0
     removed: int = 0
-    repeated: Counter[str] = field(default_factory=Counter)
     notes: dict[str, None] = field(default_factory=dict)
     committed: list[SliceRow] = field(default_factory=list)
 
     def add(self, totals_by_slice: Mapping[Slice, CaptureTotals]) -> None:
-        """Counts captures of slices that were committed: retained, removed, left out and repeated ones."""
-        for slice_, capture_totals in totals_by_slice.items():
+        """Counts captures of slices that were committed: retained, removed and left out ones."""
+        for capture_totals in totals_by_slice.values():
             self.retained += capture_totals.retained
             self.unlisted_captures += capture_totals.unlisted_captures
             self.removed += capture_totals.removed
             self.outside += capture_totals.outside
-            if capture_totals.repeated:
-                self.repeated[slice_.partition.target] += capture_totals.repeated
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +333,7 @@ def _add_stored_captures(
 
 
 def _write_notes(totals: _LookupTotals, crawl: str) -> Iterator[str]:
-    """Writes a note on captures that were left out, kept, removed or repeated."""
+    """Writes a note on captures that were left out, kept or removed."""
     if totals.outside:
         yield from outside_notes(totals.outside)
     if totals.blocked:
@@ -351,10 +344,6 @@ def _write_notes(totals: _LookupTotals, crawl: str) -> Iterator[str]:
         yield _UNLISTED_MESSAGE.format(captures=format_count(totals.unlisted_captures, "capture", "are"), crawl=crawl)
     if totals.removed:
         yield _REMOVED_MESSAGE.format(captures=format_count(totals.removed, "capture", "were"), crawl=crawl)
-    for slug, count in sorted(totals.repeated.items())[:_MAX_NAMED_TARGETS]:
-        yield _REPEATED_MESSAGE.format(rows=format_count(count, "extra row", "were"), crawl=crawl, slug=slug)
-    if len(totals.repeated) > _MAX_NAMED_TARGETS:
-        yield f"the index lists captures of {len(totals.repeated) - _MAX_NAMED_TARGETS:,} more targets more than once"
 
 
 def _ask_index(
@@ -415,7 +404,7 @@ def _commit_pass(
         rows, totals_by_slice = buffer.read_slices(
             {slice_: summaries[slice_].slice_lookup for slice_ in slices},
             targets,
-            removes_unlisted=lookup_plan.workspace.accepts_removals,
+            removes_unlisted=lookup_plan.workspace.settings.accept_removals,
         )
         committed = _commit_slices(lookup_plan, summaries, rows, totals_by_slice)
         totals.rows += sum(row.tables["captures"].rows for row in committed)

@@ -59,7 +59,6 @@ def build_note(slice_: Slice, summary: LookupSummary, totals: CaptureTotals) -> 
         "fetch_bytes": price.bytes,
         "fetch_requests": price.requests,
         "unlisted": totals.unlisted_captures,
-        "repeated": totals.repeated,
     }
 
 

@@ -232,7 +232,7 @@ def fetch_record(workspace: Workspace, row: Row) -> Nearest | str:
             answer = transport.read(key, offset, length)
         except DataFault as fault:
             return str(fault)
-        verdict = verify_record(answer.data, expected, fail_on_digest=workspace.settings.digest_policy == "fail")
+        verdict = verify_record(answer.data, expected)
         if verdict.reason is None and verdict.record is not None:
             check = verdict.digest_check or "unchecked"
             return Nearest(row, verdict.record, verdict.member, check, False, transport.url(key))

@@ -3,7 +3,7 @@
 The input of a stage is the *content* of the one before it, so a change that changes no rows ends there:
 
     located from  the version of the target's definition, and the index that was asked
-    fetched from  the content of the captures, and the digest policy
+    fetched from  the content of the captures
     parsed from   the content of the records, the parser, and its options
 
 The fields of an input are compared one by one, so a reason is read and not guessed. Nothing here reads a lake, a clock
@@ -47,7 +47,6 @@ class ReasonKind(Enum):
     CAPTURES = "its captures changed"
     PENDING_CAPTURES = "{captures} pending since {since}"
     LOST_BYTES = "the bytes of {records} are missing"
-    POLICY = "the digest policy changed"
     RECORDS = "its records changed"
     PARSER = "the parser is newer"
     OPTIONS = "the parser's options changed"
@@ -107,20 +106,18 @@ class Options:
     """The settings that decide about rows: ``via`` names an index or ``auto``; the others as in the settings."""
 
     via: str = "auto"
-    digest_policy: str = "record"
     markdown: bool = False
     parser: str = PARSER_VERSION
     accepts_removals: bool = False
 
 
-def options_of(settings: Settings, *, accepts_removals: bool = False) -> Options:
+def options_of(settings: Settings) -> Options:
     """The options of these settings, with the current parser."""
     return Options(
         settings.index,
-        settings.digest_policy,
         settings.markdown,
         PARSER_VERSION,
-        accepts_removals or settings.accept_removals,
+        settings.accept_removals,
     )
 
 
@@ -229,7 +226,7 @@ def _plan_slice(
 ) -> SlicePlan:
     rules: list[tuple[Stage, Callable[[], Reason | None]]] = [
         (LOCATE, lambda: _find_locate_reason(request, slice_state, index, options)),
-        (FETCH, lambda: _find_fetch_reason(slice_state, options)),
+        (FETCH, lambda: _find_fetch_reason(slice_state)),
         (PARSE, lambda: _find_parse_reason(slice_state, options)),
     ]
     # a blocked site keeps its rows, so no stage may run
@@ -252,11 +249,9 @@ def build_locate_input(definition: str, kind: str, index: str) -> dict[str, str]
     return {"version": _LOCATE_VERSION, "definition": definition, "index": kind, "index_version": index}
 
 
-def build_fetch_input(captures: str, policy: str, *, complete: bool = True) -> dict[str, str]:
-    """The input of a fetched slice: the content digest of its captures, the digest policy, and whether nothing is
-    pending."""
-    state = "complete" if complete else "incomplete"
-    return {"version": _FETCH_VERSION, "captures": captures, "digest_policy": policy, "state": state}
+def build_fetch_input(captures: str, *, complete: bool = True) -> dict[str, str]:
+    """The input of a fetched slice: the content digest of its captures, and whether nothing is pending."""
+    return {"version": _FETCH_VERSION, "captures": captures, "state": "complete" if complete else "incomplete"}
 
 
 def build_parse_input(records: str, options: Options) -> dict[str, str]:
@@ -291,7 +286,7 @@ def _find_locate_reason(
     return None
 
 
-def _find_fetch_reason(slice_state: SliceState, options: Options) -> Reason | None:
+def _find_fetch_reason(slice_state: SliceState) -> Reason | None:
     located, fetched, note = slice_state.located, slice_state.fetched, slice_state.fetch
     if located is None or fetched is None:
         return Reason(ReasonKind.NEW)
@@ -299,8 +294,6 @@ def _find_fetch_reason(slice_state: SliceState, options: Options) -> Reason | No
         return Reason(ReasonKind.INCOMPLETE_ROWS)
     if fetched.input["captures"] != located.content or note is None:
         return Reason(ReasonKind.CAPTURES)
-    if fetched.input["digest_policy"] != options.digest_policy:
-        return Reason(ReasonKind.POLICY)
     if fetched.input["state"] != "complete":
         return Reason(ReasonKind.PENDING_CAPTURES, note.pending, note.last_attempt_at)
     return Reason(ReasonKind.LOST_BYTES, slice_state.lost_records) if slice_state.lost_records else None

@@ -144,8 +144,7 @@ def refuse_unpriced(price: BuildEstimate) -> None:
     """Raises ``UserInputError`` with the cost and the command that confirms it."""
     raise UserInputError(
         f"{price.summary}. To confirm: {advise('index build', crawl=price.crawl, yes=True)} (--max-files 10 for a "
-        "first part; a stopped build continues where it stopped), or in Dagster the job build_index with "
-        '{"ops": {"index_archives": {"config": {"yes": true}}}}'
+        "first part; a stopped build continues where it stopped)"
     )
 
 
@@ -155,24 +154,20 @@ def refuse_published(crawl: str) -> None:
         raise UserInputError(f"the index of {crawl} is published and not built here. {index_advice(crawl)}")
 
 
-def build_index(workspace: Workspace, crawl: str, *, agreed: bool = False, max_files: int | None = None) -> StageReport:
-    """Builds the missing files of the index of ``crawl``, at most ``max_files`` of them. A file that the source does
-    not have is skipped, and the next is built instead, up to a bound.
+def build_index(workspace: Workspace, crawl: str, *, max_files: int | None = None) -> StageReport:
+    """Builds the missing files of the index of ``crawl``, at most ``max_files`` of them. The caller asked whether the
+    cost is agreed to. A file that the source does not have is skipped, and the next is built instead, up to a bound.
 
     Each file is complete or absent, and stays once it is written. An unreadable part of an archive file becomes a row
     of ``source_faults``; the records around it are indexed. Raises ``UserInputError`` for a crawl with a published
-    index, and with the cost unless it was ``agreed`` to. Raises ``Incomplete`` if the source did not give some files,
-    after all others were built, and ``EnvironmentFault`` if it does not answer, or the disk or the lake store fails.
+    index; ``Incomplete`` if the source did not give some files, after all others were built; ``EnvironmentFault`` if
+    it does not answer, or the disk or the lake store fails.
     """
     refuse_published(crawl)
     started = time.monotonic()
     index = built_index(workspace, crawl)
     missing = index.missing
     planned_count = len(missing[:max_files])
-    if missing and not agreed:
-        price = estimate_build(workspace, index, max_files)
-        if needs_yes(workspace, price):
-            refuse_unpriced(price)
     source = workspace.archives(crawl).stats
     requests, read = source.requests, source.bytes
     counts = _BuildCounts()

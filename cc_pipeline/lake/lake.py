@@ -49,8 +49,6 @@ NO_TABLE: Final = -1
 #: The advice for a commit that failed because of other commits.
 COMMIT_ADVICE: Final = "Another process may have changed the table at the same time: run it again."
 _ID_CHARACTERS: Final = 32
-#: What says that an entry of a log changes rows.
-_CHANGES: Final = b'"dataChange":true'
 
 GENERATION: Final = pa.field("generation", pa.int64(), nullable=False)
 SEQ: Final = pa.field("seq", pa.int64(), nullable=False)
@@ -145,8 +143,11 @@ class PinnedTable:
 
     @property
     def commit_id(self) -> str:
-        """As of :meth:`Lake.commit_id`. Raises ``EnvironmentFault``."""
-        return self.lake.commit_id(self.spec.name, self.version)
+        """Identifies the files: a log that was restored uses version numbers again, for other commits. Empty if there
+        is no table."""
+        if self.version == NO_TABLE:
+            return ""
+        return sha256("\n".join(sorted(self._list("path"))).encode()).hexdigest()[:_ID_CHARACTERS]
 
     def stored_files(self, crawls: Collection[str] | None = None) -> list[StoredFile]:
         """The files with their sizes and bounds; those of some ``crawls`` where they are named."""
@@ -297,41 +298,6 @@ class Lake:
         """The current version of the table; -1 if it does not exist yet."""
         handle = self.handle(self.specs[table])
         return NO_TABLE if handle is None else handle.version()
-
-    def commit_id(self, table: str, version: int | None = None) -> str:
-        """Identifies the rows of a table, now or at ``version``: a digest of the table's id and of the last entry of
-        its log that changed any.
-
-        A log that was restored uses version numbers again, for other commits; and compaction and deleting superseded
-        files make versions that change nothing. Empty if there is no table. Raises ``EnvironmentFault``, also for a
-        version that the log does not have.
-        """
-        spec = self.specs[table]
-        handle = None if version == NO_TABLE else self.handle(spec)
-        if handle is None:
-            return ""
-        table_version = handle.version() if version is None else version
-        entry = self._find_last_change(table, table_version)
-        if entry is None:
-            # the entry was deleted after a checkpoint: the files of the version identify it
-            old_handle = handle if table_version == handle.version() else self.open(spec, table_version)
-            entry = b"" if old_handle is None else "\n".join(sorted(old_handle.file_uris())).encode()
-        return sha256(str(handle.metadata().id).encode() + b"\n" + entry).hexdigest()[:_ID_CHARACTERS]
-
-    def _find_last_change(self, table: str, version: int) -> bytes | None:
-        """The entry of the last commit up to ``version`` that changes rows or columns; ``None`` if it was deleted."""
-        folder, files = f"{self.address(table).removeprefix('s3://')}/_delta_log", self.file_system()
-        try:
-            for number in range(version, -1, -1):
-                with files.open_input_file(f"{folder}/{number:020}.json") as source:
-                    entry = bytes(source.read())
-                if not number or _CHANGES in entry.replace(b" ", b""):
-                    return entry
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise lake_fault(f"could not read the log of {self.address(table)}", error) from error
-        return None
 
     def pin(self, table: str, version: int | None = None) -> PinnedTable:
         """The table as it is now, or at ``version``, as explicit files."""

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from cc_pipeline.capture_columns import TIMESTAMP
-from cc_pipeline.commoncrawl.slice_slugs import subset_of, whole_slug
+from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.content_digests import NOTHING
 from cc_pipeline.lake.files import WrittenRows, write_rows
@@ -69,9 +69,8 @@ SLICES: Final = TableSpec(
     sort_by=("target", "stage", "epoch", "seq"),
 )
 _COLUMNS: Final = [name for name in SLICES_SCHEMA.names if name != "details"]
-#: Columns of ``targets`` that say which rows of ``slices`` count: of all subsets, and of single ones.
+#: The column of ``targets`` that says which rows of ``slices`` count.
 EPOCH: Final = pa.field("epoch", pa.int64())
-SUBSET_EPOCHS: Final = pa.field("subset_epochs", pa.map_(pa.string(), pa.int64()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,7 @@ class Base:
 
 
 def read_epochs(lake: Lake, slices: Iterable[Slice]) -> dict[Slice, int]:
-    """The epoch of each slice's target and subset; 0 for targets that are not defined."""
+    """The epoch of each slice's target; 0 for targets that are not defined."""
     slices = list(slices)
     by_slug = read_target_rows(lake, {whole_slug(slice_.target) for slice_ in slices})
     return {slice_: _epoch_of(by_slug, slice_.target) for slice_ in slices}
@@ -146,23 +145,20 @@ def refuse_changed_epochs(lake: Lake, epochs: Mapping[Slice, int]) -> None:
 
 
 def read_target_rows(lake: Lake, slugs: Collection[str]) -> dict[str, dict[str, Any]]:
-    """The rows of ``targets`` with their epochs, by slug: those of removed targets too, which have no epoch."""
+    """The rows of ``targets`` with their epoch, by slug: those of removed targets too, which have no epoch."""
     spec = lake.specs["targets"]
     handle = lake.handle(spec)
     names = sorted({*slugs} - {""})
     if handle is None or not names:
         return {}
-    rows = newest_rows(lake, spec, handle, {"slug": names}, [EPOCH.name, SUBSET_EPOCHS.name]).to_pylist()
-    no_epochs = {EPOCH.name: None, SUBSET_EPOCHS.name: None}
-    return {row["slug"]: row | (no_epochs if row[REMOVED.name] else {}) for row in rows}
+    rows = newest_rows(lake, spec, handle, {"slug": names}, [EPOCH.name]).to_pylist()
+    return {row["slug"]: row | ({EPOCH.name: None} if row[REMOVED.name] else {}) for row in rows}
 
 
 def _epoch_of(target_rows: Mapping[str, Mapping[str, Any]], target: str) -> int:
-    """The epoch of a slice's ``target`` by the rows of targets: that of its subset, if it has one."""
+    """The epoch of a slice's ``target`` by the rows of targets."""
     row = target_rows.get(whole_slug(target))
-    if row is None:
-        return 0
-    return int(dict(row[SUBSET_EPOCHS.name] or ()).get(subset_of(target), row[EPOCH.name] or 0))
+    return 0 if row is None else row[EPOCH.name] or 0
 
 
 def read_slice_rows(
@@ -276,7 +272,7 @@ def read_liveness(lake: Lake, table: str, crawl: str) -> Liveness:
 
 
 def read_purged(lake: Lake, where: Where | None = None) -> pa.Table:
-    """The rows of ``slices`` of purged targets and subsets: all that were ever committed, with ``tables``, until
+    """The rows of ``slices`` of purged targets: all that were ever committed, with ``tables``, until
     :func:`remove_purged` takes them away."""
     purged = []
     # not all at once: the rows of all slices may be very many

@@ -52,7 +52,7 @@ _PUBLICATION_NOTES: Final = {
     "published_at": "Time at which this file was built",
     "table_name": "Table of the lake",
     "version": "Delta version of the table that this file shows; -1: the table does not exist yet",
-    "commit_id": "Digest of the table's id and of that version's entry in its log; it differs after a log was restored",
+    "commit_id": "Digest of the names of that version's files; it differs after a log was restored",
     "files": "Parquet files of that version",
     "lake_rows": "Rows that count in these files",
     "build_digest": "Digest of the inputs of this file: version of the program, settings, location of the tables",

@@ -18,13 +18,11 @@ import pyarrow.compute as pc
 from cc_pipeline.advice import advise
 from cc_pipeline.commoncrawl.key_ranges import KeyRange, merge_ranges
 from cc_pipeline.commoncrawl.slice_slugs import (
-    PLAIN,
     SEPARATOR,
     divided,
     part_count,
     part_from,
     part_slugs,
-    subset_of,
     whole_slug,
 )
 from cc_pipeline.commoncrawl.target import GIVEN_KIND, WHERE_SLUG, Target, version_of
@@ -33,7 +31,7 @@ from cc_pipeline.errors import UserInputError
 from cc_pipeline.lake.keyed import Row, update_rows
 from cc_pipeline.lake.lake import REMOVED, Lake
 from cc_pipeline.lake.predicates import Prefix
-from cc_pipeline.lake.slices import EPOCH, SLICES, SUBSET_EPOCHS, read_target_rows
+from cc_pipeline.lake.slices import EPOCH, SLICES, read_target_rows
 
 _TABLE: Final = "targets"
 #: Definitions written in one commit, and so into one file: changing one member later rewrites no more than these.
@@ -78,7 +76,7 @@ def register(lake: Lake, targets: Sequence[Target]) -> None:
 
 
 def _find_stored_epochs(lake: Lake, slugs: Collection[str]) -> dict[str, Row]:
-    """The last epochs of the slices of each of ``slugs`` that has any, as columns of its row."""
+    """The last epoch of the slices of each of ``slugs`` that has any, as a column of its row."""
     if not slugs:
         return {}
     # one look, however many targets are new
@@ -86,13 +84,10 @@ def _find_stored_epochs(lake: Lake, slugs: Collection[str]) -> dict[str, Row]:
     rows = lake.read(SLICES.name, where, ["target", "epoch", "committed_at"])
     own_targets = [target for target in pc.unique(rows["target"]).to_pylist() if whole_slug(target) in slugs]
     rows = rows.filter(pc.is_in(rows["target"], pa.array(own_targets, pa.string())))
-    epochs_by_slug: dict[str, dict[str, int]] = {}
-    for row in rows.sort_by("committed_at").to_pylist():
-        if row["epoch"]:
-            epochs_by_slug.setdefault(whole_slug(row["target"]), {})[subset_of(row["target"])] = row["epoch"]
     return {
-        slug: {EPOCH.name: epochs.get(PLAIN, [*epochs.values()][-1]), SUBSET_EPOCHS.name: epochs}
-        for slug, epochs in epochs_by_slug.items()
+        whole_slug(row["target"]): {EPOCH.name: row["epoch"]}
+        for row in rows.sort_by("committed_at").to_pylist()
+        if row["epoch"]
     }
 
 
@@ -200,21 +195,6 @@ def delete_definitions(lake: Lake, targets: Collection[str]) -> None:
         update_rows(lake, _TABLE, {"slug": slugs}, build)
 
 
-def change_subset_epoch(lake: Lake, slug: str, subset: str) -> None:
-    """Makes the rows of a target's slices in ``subset`` count no more. Raises ``EnvironmentFault``."""
-    epoch = secrets.randbits(62)
-
-    def build(stored: list[Row]) -> list[Row]:
-        epochs = [dict(row[SUBSET_EPOCHS.name] or ()) for row in stored]
-        return [
-            row | {SUBSET_EPOCHS.name: old | {subset: epoch}}
-            for row, old in zip(stored, epochs, strict=True)
-            if old.get(subset) != epoch
-        ]
-
-    update_rows(lake, _TABLE, {"slug": slug}, build)
-
-
 def plan_versions(lake: Lake, targets: Iterable[Target]) -> dict[str, str]:
     """The version of each target by its slug, as if it were registered now; the version of named captures depends on
     the captures. Raises ``UserInputError`` for a name under which nobody added any."""
@@ -285,7 +265,6 @@ def _build_row(target: Target, old_row: Mapping[str, Any] | None, parts: int, ve
         "ranges": [{"start": keys.start, "end": keys.end} for keys in merge_ranges([*own_ranges, *old_ranges])],
         "parts": None if parts == 1 else parts,
         EPOCH.name: secrets.randbits(62) if old_row is None else old_row[EPOCH.name],
-        SUBSET_EPOCHS.name: None if old_row is None else old_row[SUBSET_EPOCHS.name],
     }
 
 

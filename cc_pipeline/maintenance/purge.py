@@ -19,17 +19,15 @@ from typing import Final
 import pyarrow.compute as pc
 
 from cc_pipeline import progress
-from cc_pipeline.commoncrawl.slice_slugs import is_named_captures, whole_slug
-from cc_pipeline.commoncrawl.target import WHERE_SLUG
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.extraction.reusable_records import note_superseded as note_files_superseded
 from cc_pipeline.grouping import group_within
 from cc_pipeline.lake import target_definitions as targets
 from cc_pipeline.lake.compaction import Bounds, compact
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.predicates import Prefix
-from cc_pipeline.lake.slice import LOCATE, Slice
-from cc_pipeline.lake.slices import read_liveness, read_purged, remove_purged, stream_slice_rows
+from cc_pipeline.lake.slice import Slice
+from cc_pipeline.lake.slices import read_liveness, read_purged, remove_purged
 from cc_pipeline.lake.snapshot import read_pinned_versions
 from cc_pipeline.lake.streaming import stream_rows
 from cc_pipeline.lake.vacuum import vacuum
@@ -97,28 +95,6 @@ def purge(workspace: Workspace, plan: PurgePlan, *, now: bool = False) -> PurgeR
         for table in lake.specs:
             vacuum(lake, table, None, pinned.get(table, ()))
     return PurgeReport(fetches, leftovers=find_leftovers(lake, slug))
-
-
-def drop_subset(workspace: Workspace, slug: str, subset: str) -> int:
-    """Hides the captures of a target in ``subset`` in every crawl, and returns their number. Maintenance deletes them,
-    and the stored records that no other row names, as it does for a purge. Other subsets are kept.
-
-    Raises ``EnvironmentFault`` if the lake cannot be read or written, or has unknown tables; ``UserInputError`` for
-    captures that a person listed, since the list would go with them.
-    """
-    lake = workspace.lake
-    if is_named_captures(slug) and WHERE_SLUG not in slug:
-        raise UserInputError(f"the captures of {slug} were listed by location: remove the whole target with --purge")
-    refuse_unknown_tables(lake)
-    rows = [
-        row
-        for row in stream_slice_rows(lake, (LOCATE,), {"target": Prefix(slug)})
-        if row.tables and row.slice_.partition.target == slug and row.slice_.subset == subset
-    ]
-    _note_stored_files(workspace, [row.slice_ for row in rows])
-    targets.change_subset_epoch(lake, slug, subset)
-    publish_if_asked(workspace)
-    return sum(row.tables["captures"].rows for row in rows)
 
 
 def remove_empty_targets(workspace: Workspace, slugs: Collection[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from deltalake.exceptions import DeltaError
 
+from cc_pipeline.extraction import blocklist
 from cc_pipeline.lake.damaged_files import DamagedFile, find_damaged_files
 from cc_pipeline.lake.lake import Lake, lake_fault
 
@@ -20,9 +21,11 @@ KEPT_FOLDER: Final = "_torn"
 
 def repair_tables(lake: Lake) -> list[DamagedFile]:
     """Takes the damaged files away on which no later commit depends, and returns them; ``find_damaged_files`` finds the
-    others. Raises ``EnvironmentFault`` if the lake cannot be read or written."""
+    others. Those of the list of blocked sites stay. Raises ``EnvironmentFault`` if the lake cannot be read or
+    written."""
     repaired: list[DamagedFile] = []
-    for table in lake.specs:
+    # without rows of the list, sites that a person blocked would be fetched again
+    for table in lake.specs.keys() - {blocklist.TABLE}:
         # the files of rows are known once the log can be read
         for _ in ("log", "rows"):
             damaged_files = find_damaged_files(lake, table)

@@ -120,7 +120,7 @@ def verify(
     for crawl in pinned.crawls:
         rows = _draw_sample(stream_crawl(lake, "records", crawl, _VERIFIED_COLUMNS), share, draw, stored)
         for row, member in read_members(rows, storage):
-            damage = _find_damage(row, member, crawl) if isinstance(member, bytes) else _fault_reason(member)
+            damage = _find_damage(row, member) if isinstance(member, bytes) else _fault_reason(member)
             read += 1
             mismatched += damage is None and row["digest_check"] == "mismatch"
             progress.report("verify", read)
@@ -160,13 +160,12 @@ def _fault_reason(fault: DataFault | None) -> str | None:
     return None if fault is None or are_bytes_missing(fault) else fault.reason
 
 
-def _find_damage(row: Mapping[str, Any], data: bytes, crawl: str) -> str | None:
+def _find_damage(row: Mapping[str, Any], data: bytes) -> str | None:
     """Returns what is wrong with the stored member of a row; ``None`` if nothing is. Bytes in quarantine of the right
     length are not checked: they are stored because they are broken."""
     if row["outcome"] != "fetched":
         return None
     expected = ExpectedRecord(
-        crawl=crawl,
         archive_format=row["archive_format"],
         key=row["stored_file"],
         offset=row["stored_offset"],

@@ -209,8 +209,8 @@ def find_publication_lag(workspace: Workspace) -> PublicationLag | None:
         # an unreadable file is replaced
         since, fault = None, f"{settings.published_path} cannot be read: {error}"
     # rows count by ``slices`` alone, so commits to the tables that have them say nothing
-    names = [spec.name for spec in lake.specs.values() if spec.key]
-    current_commits = {name: lake.commit_id(name) for name in names}
+    names = [name for name in _list_published_tables(workspace) if lake.specs[name].key]
+    current_commits = {name: lake.pin(name).commit_id for name in names}
     if not any([*current_commits.values(), *published_commits.values()]):
         return None
     commits = {name: commit for name, commit in current_commits.items() if published_commits.get(name) != commit}

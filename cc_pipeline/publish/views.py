@@ -134,7 +134,6 @@ _LOOKUPS = {
     "unread": "list_distinct(flatten(list(unread)))",
     "captures": "sum(captures)::BIGINT",
     "unlisted": "sum(unlisted)::BIGINT",
-    "repeated": "sum(repeated)::BIGINT",
     "looked_up_at": "max(looked_up_at)",
 }
 _FETCHES = {
@@ -148,7 +147,6 @@ _FETCHES = {
     "mismatched": "sum(mismatched)::BIGINT",
     "last_attempt_at": "max(last_attempt_at)",
     "next_ask_at": "min(next_ask_at)",
-    "input_digest": "min(input_digest)",
 }
 
 

@@ -25,7 +25,7 @@ from cc_pipeline.records.outcomes import Outcomes, columns_of_url, columns_of_ve
 from cc_pipeline.records.range_plan import PlannedRange, plan_ranges, usable
 from cc_pipeline.records.segments import Row
 from cc_pipeline.records.source_state import SourceState
-from cc_pipeline.records.verification import ExpectedRecord, VerificationResult, build_expected, fails_on_digest
+from cc_pipeline.records.verification import ExpectedRecord, VerificationResult, build_expected
 from cc_pipeline.transport.faults import FaultKind, RangeFault, handling_of
 from cc_pipeline.transport.ranges import ByteRange, RangeBytes
 
@@ -82,7 +82,6 @@ class CaptureStates:
         self.outcomes = Outcomes(captures, ask_time)
         self.fetched = 0
         self._captures, self._crawl, self._options = captures, crawl, options
-        self._fails_on_digest = fails_on_digest(crawl, options.fail_on_digest)
         self._source, self._store, self._halt = source, store, halt
         self._columns, self._name = self.outcomes.columns, self.outcomes.name
         #: Records to request alone.
@@ -109,10 +108,8 @@ class CaptureStates:
         return reused, adopted
 
     def _is_usable(self, row: Row) -> bool:
-        """Whether a stored row says the same as this run would: the index, our options and code decide too."""
-        if row["outcome"] == "fetched":
-            return not (self._fails_on_digest and row["digest_check"] == "mismatch")
-        return row["reason"] != BAD_PLAN and (self._fails_on_digest or row["reason"] != "digest_mismatch")
+        """Whether a stored row says the same as this run would: the index may have another location now."""
+        return row["reason"] != BAD_PLAN
 
     def passes(self) -> Iterator[Iterator[ByteRange]]:
         """Yields the requests, pass by pass: first each range in the order of the plan, then each record that failed,

@@ -12,8 +12,7 @@ from cc_pipeline.records.segments import DEFAULT_ROTATION
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """Options of a fetch. ``fail_on_digest``: a payload whose digest differs from the index is not fetched; otherwise
-    the difference is only noted.
+    """Options of a fetch.
 
     ``group`` is the number of captures processed at a time, in whole files of the source if they fit; it bounds memory.
     After ``give_up_after`` ranges in a row without an answer no more are requested, because then the source fails and
@@ -22,7 +21,6 @@ class RecordOptions:
     the number of threads that inflate and verify (0: the caller's own); ``None`` leaves one core for fetching and one
     for storing."""
 
-    fail_on_digest: bool = False
     group: int = 50_000
     give_up_after: int = 25
     source_gave_good_record: bool = False

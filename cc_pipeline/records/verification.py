@@ -10,7 +10,7 @@ from cc_pipeline.archive import arc, warc
 from cc_pipeline.archive import record as flag
 from cc_pipeline.archive.gzip_members import DEFAULT_LIMIT, GZIP_MAGIC, inflate_member
 from cc_pipeline.archive.record import ArchivedRecord, declared, matches
-from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS, UNRELIABLE_DIGEST_CRAWLS, index_is_built
+from cc_pipeline.commoncrawl.crawls import index_is_built
 from cc_pipeline.commoncrawl.surt import surt_key
 from cc_pipeline.errors import DataFault, DataKind, Kind
 from cc_pipeline.transport.faults import FaultKind
@@ -26,7 +26,6 @@ class ExpectedRecord:
     """The record that the index predicts for a capture. ``length`` is ``None`` if it is not known. ``digest`` is
     spelled as in the index, ``None`` if the index has none."""
 
-    crawl: str
     archive_format: str
     key: str
     offset: int
@@ -45,7 +44,6 @@ def build_expected(crawl: str, columns: Mapping[str, Sequence[Any]], row: int) -
     """Returns the record that the index predicts for a row of captures, which come as columns. An index that was built
     from the same records promises no digest."""
     return ExpectedRecord(
-        crawl,
         columns["archive_format"][row],
         columns["warc_filename"][row],
         columns["warc_record_offset"][row],
@@ -54,12 +52,6 @@ def build_expected(crawl: str, columns: Mapping[str, Sequence[Any]], row: int) -
         columns["url_surtkey"][row],
         None if index_is_built(crawl) else columns["content_digest"][row],
     )
-
-
-def fails_on_digest(crawl: str, fail_on_digest: bool) -> bool:
-    """Whether a payload whose digest differs from the index is not the record. The digests of some crawls are wrong,
-    and those of the ARC years were never checked."""
-    return fail_on_digest and crawl not in UNRELIABLE_DIGEST_CRAWLS and crawl not in ARC_CRAWLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +73,7 @@ class VerificationResult:
         return self.reason == DataKind.GZIP_TRUNCATED.value or (plain and self.reason == DataKind.LENGTH_MISMATCH.value)
 
 
-def verify_record(
-    data: bytes, expected: ExpectedRecord, *, fail_on_digest: bool = False, limit: int = DEFAULT_LIMIT
-) -> VerificationResult:
+def verify_record(data: bytes, expected: ExpectedRecord, *, limit: int = DEFAULT_LIMIT) -> VerificationResult:
     """Verifies ``data``, the bytes at the expected location; inflates at most ``limit`` bytes."""
     if not data:
         return _rejected(FaultKind.EMPTY_BODY, "no bytes", data)
@@ -114,8 +104,8 @@ def verify_record(
         return _rejected(fault.kind, fault.reason, data)
     if open_ended and flag.BYTES_AFTER_RECORD in record.flags:
         end = len(data) - len(data[end:].lstrip(b"\r\n"))
-        return verify_record(data[:end], expected, fail_on_digest=fail_on_digest, limit=limit)
-    return _compare(record, expected, member, content, notes, fail_on_digest)
+        return verify_record(data[:end], expected, limit=limit)
+    return _compare(record, expected, member, content, notes)
 
 
 def _compare(
@@ -124,7 +114,6 @@ def _compare(
     member: bytes,
     content: bytes,
     notes: list[str],
-    fail_on_digest: bool,
 ) -> VerificationResult:
     if record.record_type not in _CAPTURE_TYPES:
         return VerificationResult("wrong_type", f"a {record.record_type} record", None, record, member, content)
@@ -134,10 +123,7 @@ def _compare(
     check = digest_check(record, expected.digest)
     if check == "mismatch":
         expected_digest = expected.digest or record.declared_digest
-        detail = f"payload sha1 is {record.payload_digest}, promised {expected_digest}"
-        if fails_on_digest(expected.crawl, fail_on_digest):
-            return VerificationResult("digest_mismatch", detail, check, record, member, content)
-        notes.append(detail)
+        notes.append(f"payload sha1 is {record.payload_digest}, promised {expected_digest}")
     notes.extend(record.flags)
     return VerificationResult(None, "; ".join(notes) or None, check, record, member, content)
 

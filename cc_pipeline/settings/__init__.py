@@ -6,7 +6,7 @@ variable ``CC_PIPELINE_<NAME>``, of an extension ``CC_PIPELINE_<EXTENSION>_<NAME
 itself.
 """
 
-from cc_pipeline.settings.all_settings import DIGEST_POLICIES, PUBLISH, Settings
+from cc_pipeline.settings.all_settings import PUBLISH, Settings
 from cc_pipeline.settings.environment import PREFIX
 from cc_pipeline.settings.reading import CHOICES, choices_of, environment_value, load_settings
 from cc_pipeline.settings.source_addresses import DEFAULT_COLLINFO, DEFAULT_SOURCE, normalise_root
@@ -15,7 +15,6 @@ __all__ = [
     "CHOICES",
     "DEFAULT_COLLINFO",
     "DEFAULT_SOURCE",
-    "DIGEST_POLICIES",
     "PREFIX",
     "PUBLISH",
     "Settings",

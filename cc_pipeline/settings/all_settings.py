@@ -20,7 +20,6 @@ from cc_pipeline.settings.source_addresses import (
     is_public,
 )
 
-DIGEST_POLICIES: Final = ("record", "fail")
 PUBLISH: Final = ("views", "copy", "none")
 #: A host's name or address in brackets, perhaps with a port; ``*`` stands for a part of a label.
 _HOST_PATTERN: Final = re.compile(r"(?:[A-Za-z0-9._*-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
@@ -82,8 +81,7 @@ class Settings:
     """
 
     source: str = setting(
-        help="root of a Common Crawl bucket: a folder (none of its links may lead out of it), "
-        "`https://…`, `s3://commoncrawl`, or any other bucket",
+        help="root of a Common Crawl bucket: a folder, `https://…`, `s3://commoncrawl`, or any other bucket",
         default_text="the home's own, else `https://data.commoncrawl.org`",
         has_own_reader=True,
     )
@@ -178,13 +176,6 @@ class Settings:
         "be read); `--allow-gaps` means 1",
         check=is_share,
     )
-    digest_policy: str = setting(
-        "record",
-        help="if a payload's digest differs from the index: `record` stores the mismatch, `fail` "
-        "does not take the record",
-        check=is_choice(*DIGEST_POLICIES),
-        decides_rows=True,
-    )
     max_pending: float = setting(
         0.01,
         help="maximum share of a partition's captures (of at least 100) that may be pending; above it "
@@ -221,7 +212,7 @@ class Settings:
     webhook: str = setting(
         "",
         help="`http(s)://` address that receives one JSON document for each failed run (its reason, "
-        "and the first ten failed partitions with theirs) and for each source that refuses. "
+        "and the first ten failed partitions with theirs). "
         "Redirects are not followed. The address is never shown",
         check=_web_address,
         is_secret=True,
@@ -258,11 +249,6 @@ class Settings:
     def watch_list_path(self) -> Path:
         """The watch list: one target per line."""
         return self.home / "domains.txt"
-
-    @property
-    def watch_list_copy(self) -> Path:
-        """The copy of the last valid watch list."""
-        return self.cache_path / "domains.txt"
 
     @property
     def dagster_home(self) -> Path:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from cc_pipeline.atomic import make_durable_folder, written_whole
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.stores.answer import Answer, ListedObject, Span
 
 _STATUS_OF_ERRNO: Final = {
@@ -27,42 +27,23 @@ _STATUS_OF_ERRNO: Final = {
 
 
 class LocalStore:
-    """Objects are files below ``root``; a key can never name a file outside it by ``..`` or an absolute path. With
-    ``bounded`` a link cannot lead outside either: that raises ``EnvironmentFault`` with the link's name."""
+    """Objects are files below ``root``; a key can never name a file outside it by ``..`` or an absolute path. Links are
+    followed: they are the choice of whoever made the folder."""
 
     host = "local"
 
-    def __init__(self, root: str | Path, *, bounded: bool = False) -> None:
+    def __init__(self, root: str | Path) -> None:
         self.root = Path(root).expanduser().absolute()
         self._prefix = str(self.root) + os.sep
-        self._real_root = os.path.join(os.path.realpath(self.root), "") if bounded else None
 
     def path(self, key: str) -> Path:
-        """Returns the file of a key. Raises ``UserInputError`` for a key that would leave the root,
-        ``EnvironmentFault`` for a link that does."""
-        return Path(self._file_name(key))
-
-    def _file_name(self, key: str) -> str:
-        name = self._resolve_key(key)
-        if self._leads_out(name):
-            raise self._named_link(Path(name))
-        return name
+        """Returns the file of a key. Raises ``UserInputError`` for a key that would leave the root."""
+        return Path(self._resolve_key(key))
 
     def _resolve_key(self, key: str) -> str:
         if not key or key.startswith("/") or ".." in key.split("/") or "\0" in key:
             raise UserInputError(f"{key!r} is not a path inside {self.root}")
         return self._prefix + key
-
-    def _leads_out(self, path: str | Path) -> bool:
-        return self._real_root is not None and not os.path.realpath(path).startswith(self._real_root)
-
-    def _named_link(self, path: Path) -> EnvironmentFault:
-        paths_below = [ancestor for ancestor in (*reversed(path.parents), path) if self.root in ancestor.parents]
-        link = next((ancestor for ancestor in paths_below if self._leads_out(ancestor)), path)
-        return EnvironmentFault(
-            f"{link} is a link to {os.path.realpath(link)}, which is not below the folder {self.root}",
-            "Put or mount the files there, or name the folder that holds both.",
-        )
 
     def url(self, key: str) -> str:
         # called for each record: it must not access the disk
@@ -70,7 +51,7 @@ class LocalStore:
 
     async def fetch(self, key: str, span: Span | None = None, limit: int = 0, skip: int = 0) -> Answer:
         try:
-            descriptor = os.open(self._file_name(key), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            descriptor = os.open(self._resolve_key(key), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
             return _refusal(error)
         try:
@@ -82,7 +63,7 @@ class LocalStore:
 
     async def head(self, key: str) -> Answer:
         try:
-            file_status = os.stat(self._file_name(key))
+            file_status = os.stat(self._resolve_key(key))
         except OSError as error:
             return _refusal(error)
         if not stat.S_ISREG(file_status.st_mode):

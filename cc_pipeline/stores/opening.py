@@ -32,24 +32,23 @@ def open_store(
     timeouts: Timeouts | None = None,
     s3: S3Options | None = None,
     access: Access = NO_ACCESS,
-    bounded: bool = False,
 ) -> Store:
     """Opens the store of ``root``: a folder's path, ``file://…``, ``http(s)://…`` or ``s3://bucket/prefix``.
 
-    ``access`` is sent to an HTTP store whose address has no credentials. No link leads out of a ``bounded`` folder.
-    Sends no request yet. Raises ``UserInputError`` for any other text.
+    ``access`` is sent to an HTTP store whose address has no credentials. Sends no request yet. Raises
+    ``UserInputError`` for any other text.
     """
     scheme = scheme_of(root)
     root, own_access = split_access(root)
     if not scheme:
         if not root:
             raise UserInputError("the address of the source is empty; give a folder, an https:// or an s3:// address")
-        return LocalStore(root, bounded=bounded)
+        return LocalStore(root)
     parts = urlsplit(root)
     if scheme == "file":
         if parts.netloc not in ("", "localhost"):
             raise UserInputError(f"{redact_address(root)!r} names another machine; write file:///path")
-        return LocalStore(Path(unquote(parts.path)), bounded=bounded)
+        return LocalStore(Path(unquote(parts.path)))
     if not parts.netloc and scheme in ("s3", "http", "https"):
         missing = "bucket; write s3://bucket/prefix" if scheme == "s3" else f"host; write {scheme}://host/path"
         raise UserInputError(f"{root!r} has no {missing}")

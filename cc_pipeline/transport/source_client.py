@@ -55,7 +55,7 @@ class SourceOptions:
     (machines) share the limits, each with its own file: this one uses its even share. ``wait`` is the number of seconds
     a request waits for a host that refuses (``None``: the default, ``math.inf``: for ever); with ``pauses=False``
     refusals are about single objects. ``redirects`` are hosts that a web source may redirect to (``redirects.py``), in
-    addition to the known ones. ``bounded`` is as in ``open_store``.
+    addition to the known ones.
     """
 
     user_agent: str = DEFAULT_USER_AGENT
@@ -69,7 +69,6 @@ class SourceOptions:
     wait: float | None = None
     pauses: bool = True
     redirects: tuple[str, ...] = ()
-    bounded: bool = False
 
     def limits(self, address: str) -> SourceLimits:
         """Returns the limits of the host of ``address``."""
@@ -93,7 +92,6 @@ class SourceClient:
             timeouts=options.timeouts,
             s3=options.s3,
             access=own_access or access,
-            bounded=options.bounded,
         )
         #: Whether it is a folder: its coroutines wait for nothing.
         self.is_local = isinstance(self._opened, LocalStore)

@@ -53,12 +53,19 @@ TARGETS_COLUMNS: Final = (
 )
 TARGETS_SCHEMA: Final = schema_of(TARGETS_COLUMNS)
 
+BLOCKED_SCHEMA: Final = schema_of(
+    (
+        Column("definition", pa.string(), "The blocked site, as a target", nullable=False),
+        Column("since", TIMESTAMP, "Time at which it was blocked", nullable=False),
+        Column("why", pa.string(), "The reason, in a person's words", nullable=False),
+    )
+)
+
 CAPTURES_COLUMNS: Final = NAMED_CAPTURES_COLUMNS
 CAPTURES_SCHEMA: Final = NAMED_CAPTURES
 
 #: The notes of lookups, in rows of ``slices``, with the cost of fetching all captures and the versions of the target's
-#: definition and of the index. ``unlisted`` captures are no longer in the index that named them. ``repeated`` are index
-#: rows of captures that it had named already.
+#: definition and of the index. ``unlisted`` captures are no longer in the index that named them.
 LOOKUPS_COLUMNS: Final = (
     CRAWL,
     Column("target", pa.string(), "Slug of the target", nullable=False),
@@ -91,12 +98,6 @@ LOOKUPS_COLUMNS: Final = (
         "Captures that the index listed earlier and lists no longer; run --accept-removals removes them",
         nullable=False,
     ),
-    Column(
-        "repeated",
-        pa.int64(),
-        "Repeated index rows of captures that were listed already; each capture is kept once",
-        nullable=False,
-    ),
 )
 
 _STORED_FILES: Final = pa.list_(pa.struct([pa.field("file", pa.string()), pa.field("bytes", pa.int64())]))
@@ -120,7 +121,6 @@ FETCHES_COLUMNS: Final = (
     ),
     Column("last_attempt_at", TIMESTAMP, "Time of the last fetch", nullable=False),
     Column("next_ask_at", TIMESTAMP, "Time from which schedules request pending captures; null if none are pending"),
-    Column("input_digest", pa.string(), "Digest of the captures and options of the fetch", nullable=False),
     Column("stored_bytes", pa.int64(), "Bytes of the stored records", nullable=False),
     Column(
         "stored_files",

@@ -18,9 +18,10 @@ from cc_pipeline.lake.slice import (
     NAMED_CAPTURES,
     PARSE,
 )
-from cc_pipeline.lake.slices import EPOCH, SLICES, SUBSET_EPOCHS
+from cc_pipeline.lake.slices import EPOCH, SLICES
 from cc_pipeline.records.schema import RECORD_SCHEMA
 from cc_pipeline.workspace.schemas import (
+    BLOCKED_SCHEMA,
     CAPTURES_SCHEMA,
     CRAWLS_SCHEMA,
     INDEX_MANIFEST_SCHEMA,
@@ -42,7 +43,8 @@ _PARSED_BY = ("parser", "parser_version", "source_file")
 #: The tables of the core.
 CORE_TABLES: Final[tuple[TableSpec, ...]] = (
     TableSpec("crawls", CRAWLS_SCHEMA, key=("crawl",), sort_by=("crawl",)),
-    TableSpec("targets", TARGETS_SCHEMA, key=("slug",), sort_by=("slug",), hidden=(EPOCH, SUBSET_EPOCHS)),
+    TableSpec("targets", TARGETS_SCHEMA, key=("slug",), sort_by=("slug",), hidden=(EPOCH,)),
+    TableSpec("blocked", BLOCKED_SCHEMA, key=("definition",), sort_by=("definition",), is_published=False),
     SLICES,
     TableSpec("index_manifest", INDEX_MANIFEST_SCHEMA, BY_CRAWL, ("subset", "path"),
     stage=MANIFEST, is_published=False),

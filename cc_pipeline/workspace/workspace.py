@@ -89,12 +89,6 @@ class Workspace:
         if self.settings.has_separate_lake:
             claim_lake(self.place, self.settings.source)
 
-    def agree_on_digests(self) -> None:
-        """Notes the digest policy in a lake outside the home. Raises ``UserInputError`` if other homes of that lake
-        have another one: each home would then refetch the records of the others again and again."""
-        if self.settings.has_separate_lake:
-            agree_on_choices(self.place, {"digest_policy": self.settings.digest_policy})
-
     def choose(self, *, overwrite: bool = False) -> None:
         """Notes the settings that rows are made with, in the home and a lake outside it; ``overwrite`` replaces noted
         ones.
@@ -160,15 +154,6 @@ class Workspace:
     @cached_property
     def _command_values(self) -> dict[Callable[[], Any], Any]:
         return {}
-
-    @cached_property
-    def accepts_removals(self) -> bool:
-        """Whether lookups remove captures that the index no longer lists."""
-        return self.settings.accept_removals
-
-    def accept_removals(self) -> None:
-        """Makes lookups with this workspace remove captures that the index no longer lists."""
-        self.__dict__["accepts_removals"] = True
 
     @cached_property
     def clusters(self) -> Clusters:
@@ -292,7 +277,6 @@ def open_transport(
             retry=retry or RetryPolicy(),
             wait=settings.wait,
             timeouts=timeouts or Timeouts(),
-            bounded=root == settings.source,
             s3=S3Options(settings.s3_endpoint, settings.s3_region, settings.s3_anonymous),
         ),
         access=access,

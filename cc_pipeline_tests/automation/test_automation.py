@@ -153,9 +153,8 @@ def test_automation_makes_again_what_needs_no_agreement(why: ReasonKind) -> None
 def test_pending_captures_are_due_when_their_note_says_so() -> None:
     def stands(minutes: int, pending: int = 9) -> tuple[set[str], set[str]]:
         counts = SliceFetchCounts(slice_=MINE, planned=9, fetched=9 - pending, pending=pending, lost=0)
-        input_ = {"version": "1", "digest_policy": "record", "captures": "0", "state": "pending"}
         ask_time = NOW - timedelta(minutes=minutes)
-        note = build_fetch_notes({MINE: counts}, {MINE: input_}, {MINE: None}, ask_time)[MINE]
+        note = build_fetch_notes({MINE: counts}, {MINE: None}, ask_time)[MINE]
         row = SliceRow(MINE, "fetch", 0, 1, tables={"records": TableState(1, 9)}, note=note)
         found = assess_crawl(looked(SlicePlan(MINE), row), NOW)
         return set(found.due), set(found.waiting)

@@ -52,7 +52,7 @@ def test_nothing_is_looked_at_while_nothing_changed(
         assert tick(NOW + timedelta(hours=23)) == (fresh, 0)
         assert tick(NOW + timedelta(hours=25)) == (fresh, 1)
         assert tick(slugs=(SITE,))[1] == tick()[1] == 1
-        assert tick(digest_policy="fail")[1] == tick()[1] == 1
+        assert tick(markdown=True)[1] == tick()[1] == 1
         # what came incompletely is due when its time has come, and no commit says so
         server.set_rules([Rule("500", key="*/warc/*.warc.gz", times=None)])
         locate_captures(workspace, NEW, [OTHER])

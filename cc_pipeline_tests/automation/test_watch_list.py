@@ -171,9 +171,9 @@ class TestWhatIsRight:
     """For sensors and schedules, which go on with what can be read."""
 
     def test_a_bad_line_is_named_and_the_others_count(self, tmp_path: Path) -> None:
-        path, copy = tmp_path / "domains.txt", tmp_path / "cache" / "domains.txt"
+        path = tmp_path / "domains.txt"
         path.write_text("example.com\n../x\nset:press = @gone.txt\nexample.org\n", "utf-8")
-        found = watch_list.read_valid_targets(path, copy)
+        found = watch_list.read_valid_targets(path)
         assert [target.slug for target in found.targets] == ["example.com", "example.org"]
         assert found.note is not None
         assert "line 2: '..'" in found.note
@@ -182,19 +182,9 @@ class TestWhatIsRight:
         with pytest.raises(UserInputError):
             watch_list.read(path)
 
-    def test_a_list_that_cannot_be_read_is_as_it_was(self, tmp_path: Path) -> None:
-        path, copy = tmp_path / "domains.txt", tmp_path / "cache" / "domains.txt"
-        assert watch_list.read_valid_targets(path, copy) == watch_list.WatchedTargets(())
-        assert not copy.exists()
-        path.write_text("example.com\n", "utf-8")
-        assert watch_list.read_valid_targets(path, copy).note is None
+    def test_a_list_that_cannot_be_read_is_an_error_and_not_an_empty_one(self, tmp_path: Path) -> None:
+        path = tmp_path / "domains.txt"
+        assert watch_list.read_valid_targets(path) == watch_list.WatchedTargets(())
         path.write_bytes(b"example.com\nexample.org\xff\n")
-        found = watch_list.read_valid_targets(path, copy)
-        assert [target.slug for target in found.targets] == ["example.com"]
-        assert found.note is not None
-        assert "line 2 is not UTF-8 text" in found.note
-        assert "last good copy" in found.note
-        # a person who empties the list means it
-        path.unlink()
-        assert watch_list.read_valid_targets(path, copy) == watch_list.WatchedTargets(())
-        assert copy.read_text("utf-8") == ""
+        with pytest.raises(UserInputError, match="line 2 is not UTF-8 text"):
+            watch_list.read_valid_targets(path)

@@ -16,8 +16,8 @@ from cc_pipeline.checks.outputs import (
 )
 from cc_pipeline.checks.scope import Scope
 from cc_pipeline.lake.compaction import Bounds, compact
+from cc_pipeline.lake.target_definitions import delete_definitions
 from cc_pipeline.lake.vacuum import vacuum
-from cc_pipeline.maintenance.purge import drop_subset
 from cc_pipeline.publish.publish import find_publication_lag
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import Bucket, extract, harvest, publish, workspace_of
@@ -143,6 +143,6 @@ def test_what_maintenance_deletes_afterwards_is_no_change(reopened: Callable[...
 
 def test_rows_of_slices_that_a_purge_hides_are_not_missed(reopened: Callable[..., Workspace]) -> None:
     workspace = reopened()
-    drop_subset(workspace, SITE, "warc")
+    delete_definitions(workspace.lake, [SITE])
     publish(workspace)
     assert published_verdict(workspace, Scope()).passed

@@ -38,7 +38,7 @@ def run(cli: Cli, world: World, home: Path, *more: str) -> tuple[int, str, str]:
 def test_a_choice_is_noted_with_the_first_pages_and_stays(
     cli: Cli, world: World, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert chosen(home) == {"markdown": False, "digest_policy": "record"}
+    assert chosen(home) == {"markdown": False}
     pages = open_lake(load_settings({}, home=str(home))).pin("page_metadata").rows
     monkeypatch.setenv(MARKDOWN, "yes")
     before = (home / "home.json").read_bytes()
@@ -69,7 +69,6 @@ def test_the_command_shows_settings_and_changes_what_the_home_has(
     assert all(len(line.split()) > 2 for line in shown.values()), "what has no value is not shown"
     assert shown["home"].split() == ["home", str(home), "--home"]
     assert shown["source"].endswith("the home")
-    assert shown["digest_policy"].split() == ["digest_policy", "record", "the", "home"]
     assert shown["markdown"].split() == ["markdown", "no", "the", "home"]
     assert shown["workers"].split() == ["workers", "2", "CC_PIPELINE_WORKERS"]
     assert not {"source_access", "collinfo_access", "webhook"} & set(shown)
@@ -86,9 +85,9 @@ def test_the_command_shows_settings_and_changes_what_the_home_has(
     assert cli("settings", "markdown=yes", "--yes", "--home", home).status == 0
     assert chosen(home)["markdown"] is True
     assert "did you mean markdown" in cli("settings", "markdwon=yes", "--home", home).told
-    for wrong in ("digest_policy=best", "rate=5", "markdown"):
+    for wrong in ("markdown=best", "rate=5", "markdown"):
         assert cli("settings", wrong, "--yes", "--home", home).status == 1
-    assert chosen(home) == {"markdown": True, "digest_policy": "record"}
+    assert chosen(home) == {"markdown": True}
 
 
 def test_a_home_whose_source_has_moved_is_told_its_new_address(cli: Cli, world: World, home: Path) -> None:

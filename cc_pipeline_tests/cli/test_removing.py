@@ -7,7 +7,6 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import dagster as dg
 import duckdb
@@ -17,7 +16,6 @@ from cc_pipeline.automation.known_keys import find_target
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.defs import partitions
 from cc_pipeline.defs.dynamic_keys import refuse_too_many
-from cc_pipeline.defs.home_namespace import WORKSPACE
 from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.stage_runner import StageRunner
 from cc_pipeline.errors import UserInputError
@@ -25,8 +23,7 @@ from cc_pipeline.maintenance import purge as maintenance_purge
 from cc_pipeline.records.file_leases import lease
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace
-from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, Said, World
-from cc_pipeline_tests.defs.graph import definitions
+from cc_pipeline_tests.cli.conftest import NEW, Cli, Said, World
 
 pytestmark = pytest.mark.xdist_group("cli homes")
 
@@ -180,44 +177,6 @@ def test_a_mistyped_target_is_removed_whole_and_others_say_that_pages_stay(
     with duckdb.connect(str(home / "cc.duckdb"), read_only=True) as published:
         slugs = published.execute("SELECT slug FROM targets ORDER BY slug").fetchall()
     assert slugs == [("example.com",), ("example.org",)]
-
-
-@pytest.mark.process
-def test_the_job_says_what_would_go_and_does_that_when_told(
-    home: Path, world: World, cli: Cli, instance: dg.DagsterInstance
-) -> None:
-    settings = load_settings({}, source=str(world.bucket), home=str(home))
-    job = definitions().resolve_job_def("purge_target")
-
-    def execute(**config: object) -> dg.ExecuteInProcessResult:
-        ops = {"purge_one_target": {"config": {"target": "example.com", **config}}}
-        with open_workspace(settings) as workspace:
-            opened = SimpleNamespace(workspace=workspace)
-            return job.execute_in_process(
-                run_config={"ops": ops},
-                resources={WORKSPACE: opened},
-                instance=instance,
-                raise_on_error=False,
-            )
-
-    def is_here() -> bool:
-        with open_workspace(settings) as workspace:
-            rows = workspace.lake.read("records", {"target": "example.com"}).num_rows
-        return bool(rows) and "example.com" in instance.get_dynamic_partitions("target")
-
-    dry = execute()
-    [made] = [event for event in dry.all_node_events if event.event_type_value == "STEP_OUTPUT"]
-    plan = made.step_output_data.metadata["plan"].value
-    for wrong in ({}, {"plan": "0" * len(plan)}):
-        assert not execute(dry_run=False, now=True, **wrong).success
-        assert is_here()
-    # the plan of another state is none
-    assert cli("run", "-c", OLD, "example.com", "--home", home).status == 0
-    assert not execute(dry_run=False, plan=plan).success
-    assert is_here()
-    shown = cli("targets", "remove", "example.com", "--purge", "--dry-run", "--home", home)
-    assert execute(dry_run=False, plan=plan_of(shown)).success
-    assert not is_here()
 
 
 def test_a_killed_purge_has_hidden_all_and_goes_on_without_a_digest(

@@ -13,9 +13,7 @@ from cc_pipeline.automation import watch_list
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.dagster import build_defs, names
 from cc_pipeline.defs.build import build_namespace
-from cc_pipeline.defs.dynamic_keys import delete_keys
 from cc_pipeline.defs.home_namespace import HomeNamespace
-from cc_pipeline.defs.watched import refuse_watched
 from cc_pipeline.errors import UserInputError
 from cc_pipeline_tests.world import NEW, Bucket, harvest, workspace_of
 
@@ -108,14 +106,7 @@ def test_what_cannot_be_used_is_said_where_it_is_written(given: dict[str, Any], 
         build_defs(home=tmp_path, **given)
 
 
-def test_targets_of_the_code_location_are_not_purged_under_it() -> None:
-    at = HomeNamespace(("books",), is_only_home=False, targets=("prefix:https://example.com/a/", "example.org"))
-    refuse_watched(at, "example.net")
-    with pytest.raises(UserInputError, match=r"lists 'example\.org'"):
-        refuse_watched(at, "example.org")
-
-
-def test_runs_and_keys_of_others_are_not_ours(instance: dg.DagsterInstance) -> None:
+def test_runs_of_others_are_not_ours() -> None:
     books, other = HomeNamespace(("books",), is_only_home=False), HomeNamespace(is_only_home=False)
     for at, job in ((books, "books_extract_targets"), (other, "extract_targets")):
         assert at.owns(dg.DagsterRun(job))
@@ -123,11 +114,6 @@ def test_runs_and_keys_of_others_are_not_ours(instance: dg.DagsterInstance) -> N
         assert at.owns(dg.DagsterRun("__ASSET_JOB", asset_selection=own))
     theirs = dg.DagsterRun("__ASSET_JOB", asset_selection=frozenset({dg.AssetKey(["news", "page_text"])}))
     assert not books.owns(theirs)
-    for at in (books, other):
-        instance.add_dynamic_partitions(at.qualify("target"), ["example.com"])
-    delete_keys(instance, other, targets=["example.com"])
-    assert not list(other.target_keys(instance))
-    assert list(books.target_keys(instance)) == ["example.com"]
 
 
 @pytest.mark.process

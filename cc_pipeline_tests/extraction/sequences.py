@@ -33,7 +33,7 @@ from cc_pipeline.lake import compaction, slices
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.maintenance.maintain import run_maintenance
-from cc_pipeline.maintenance.purge import drop_subset, purge
+from cc_pipeline.maintenance.purge import purge
 from cc_pipeline.maintenance.purge_plan import plan_purge
 from cc_pipeline.maintenance.stored_files import find_lost_records
 from cc_pipeline.records import file_leases
@@ -96,7 +96,7 @@ def steps_of(seed: int, count: int = 5) -> list[Step]:
 
 
 def _step(draw: random.Random, home: int, crosses: Step | None = None) -> Step:
-    command = draw.choice(["run"] * 8 + ["purge", "purge", "drop", "block", "unblock", "maintenance", "publish"])
+    command = draw.choice(["run"] * 8 + ["purge", "purge", "purge", "block", "unblock", "maintenance", "publish"])
     fate = "" if crosses else draw.choice(["", "before", "behind", "lost", "crossed", "crossed", "stopped"])
     if command not in ("run", "purge", "maintenance") or (command != "run" and fate in ("stopped", "lost")):
         fate = ""
@@ -129,7 +129,7 @@ class Model:
     defined: dict[str, str] = field(default_factory=dict)
     #: The newest definition of each target, also of those that were purged.
     texts: dict[str, str] = field(default_factory=dict)
-    #: How often a target was run or a subset of it dropped, and how often it was purged.
+    #: How often a target was run, and how often it was purged.
     changes: Counter[str] = field(default_factory=Counter)
     purges: Counter[str] = field(default_factory=Counter)
     blocked: bool = False
@@ -194,7 +194,6 @@ class Homes:
             {
                 "run": self._run,
                 "purge": self._purge,
-                "drop": self._drop,
                 "block": self._block,
                 "unblock": self._block,
                 "maintenance": self._maintain,
@@ -241,13 +240,6 @@ class Homes:
         if is_sure:
             model.defined.pop(slug, None)
         model.purges[slug] += 1
-
-    def _drop(self, workspace: Workspace, step: Step) -> None:
-        slug, subset = step.target.slug, step.subsets[0]
-        drop_subset(workspace, slug, subset)
-        for at in self.model.of(slug, subset):
-            self.model.gone(at)
-        self.model.changes[slug] += 1
 
     def _maintain(self, workspace: Workspace, step: Step) -> None:
         try:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from cc_pipeline.checks.tables import missing_captures_verdict
-from cc_pipeline.errors import UserInputError
 from cc_pipeline.extraction import fetch as fetch_stage
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.fetch_counts import FetchSummary, SliceFetchCounts
@@ -214,21 +213,6 @@ def test_asks_outlive_the_bytes_that_came_instead(home: Home, server: FaultServe
         note = home.note()
         assert (note["asks"], note["lost"] > 0) == ((day, False) if day < 3 else (0, True))
         home.wait(24)
-
-
-def test_a_home_that_judges_digests_otherwise_makes_nothing_of_another_due(bucket: Bucket, tmp_path: Path) -> None:
-    lake = str(tmp_path / "lake")
-    one = workspace_of(bucket[0], tmp_path / "one", lake=lake)
-    harvest(one, CRAWL)
-    for stage in (locate_captures, fetch_captures):
-        one.targets([SITE])
-        stage(one, CRAWL, [SITE])
-    before = one.lake.version("records")
-    other = workspace_of(bucket[0], tmp_path / "other", lake=lake, digest_policy="fail")
-    with pytest.raises(UserInputError, match="digest_policy=record"):
-        fetch_captures(other, CRAWL, [SITE])
-    assert fetch_captures(one, CRAWL, [SITE]).fresh_slices == 0
-    assert one.lake.version("records") == before
 
 
 def counts(pending: int, ask_pending: int = 0, last_ask_at: datetime | None = None, **more: Any) -> SliceFetchCounts:

@@ -9,8 +9,7 @@ import pytest
 
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, UserInputError
-from cc_pipeline.extraction import blocklist as blocks
-from cc_pipeline.extraction.blocklist import Blocklist, block, read_blocklist, unblock
+from cc_pipeline.extraction.blocklist import block, read_blocklist, unblock
 from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.extraction.fetch import fetch_captures
 from cc_pipeline.extraction.nearest_capture import find_nearest_capture
@@ -70,14 +69,12 @@ def test_no_home_of_the_lake_fetches_a_blocked_site(bucket: tuple[Path, MiniCraw
 def test_a_list_that_cannot_be_read_stops_everything(bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path) -> None:
     workspace = workspace_of(bucket[0], tmp_path / "home")
     block(workspace, [parse_target(SITE)])
-    workspace.place.put("blocked/000000000002", b'[{"definition": "exa mple"}]')
-    with pytest.raises(EnvironmentFault, match=r"blocked/000000000002 cannot be read as a list of blocked sites"):
-        read_blocklist(workspace)
+    (tmp_path / "home" / "lake" / "tables" / "blocked" / "_delta_log" / f"{0:020}.json").write_text("{")
+    with pytest.raises(EnvironmentFault, match="tables/blocked"):
+        read_blocklist(workspace_of(bucket[0], tmp_path / "home"))
 
 
-def test_who_blocks_at_the_same_moment_loses_none(
-    bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_blocks_at_the_same_moment_loses_none(bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path) -> None:
     lake = str(tmp_path / "lake")
     homes = [workspace_of(bucket[0], tmp_path / name, lake=lake) for name in ("one", "two")]
     block(homes[0], [parse_target("old.example")])
@@ -85,20 +82,6 @@ def test_who_blocks_at_the_same_moment_loses_none(
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda at: block(homes[at % 2], [parse_target(sites[at])]), range(len(sites))))
     assert {one.definition for one in read_blocklist(homes[0]).blocks} == {*sites, "old.example"}
-
-    # who was slow finds its number free again, when others have written many more lists
-    real = blocks._read_newest
-
-    def slow(workspace: Workspace) -> tuple[list[int], Blocklist]:
-        found = real(workspace)
-        monkeypatch.setattr(blocks, "_read_newest", real)
-        for site in sites[:5]:
-            unblock(homes[1], [parse_target(site)])
-        return found
-
-    monkeypatch.setattr(blocks, "_read_newest", slow)
-    block(homes[0], [parse_target("late.example")])
-    assert {one.definition for one in read_blocklist(homes[1]).blocks} == {*sites[5:], "old.example", "late.example"}
 
 
 def _fetch_again(workspace: Workspace, target: str) -> None:

@@ -54,7 +54,7 @@ def made(stage: Stage, input_: Mapping[str, str], content: str, note: Mapping[st
 
 CURRENT = {
     LOCATE: made(LOCATE, build_locate_input("d1", "parquet", "p1"), "c1", LOOKUP),
-    FETCH: made(FETCH, build_fetch_input("c1", "record"), "r1", FETCHED),
+    FETCH: made(FETCH, build_fetch_input("c1"), "r1", FETCHED),
     PARSE: made(PARSE, build_parse_input("r1", OPTIONS), "g1", {}),
 }
 
@@ -90,7 +90,7 @@ def index(gaps_allowed: bool = True, **versions: str) -> dict[tuple[str, str], I
     return {(SLICE.crawl, SLICE.subset): Index(versions, gaps_allowed)}
 
 
-INCOMPLETE = build_fetch_input("c1", "record", complete=False)
+INCOMPLETE = build_fetch_input("c1", complete=False)
 FORCED = SliceRequest("d1", forced_stages=frozenset({FETCH.label}))
 
 
@@ -122,9 +122,8 @@ FORCED = SliceRequest("d1", forced_stages=frozenset({FETCH.label}))
         # fetch
         (without(FETCH, PARSE), {}, FETCH, Reason(K.NEW)),
         (changed(FETCH, input={}), {}, FETCH, Reason(K.INCOMPLETE_ROWS)),
-        (changed(FETCH, input=build_fetch_input("c0", "record")), {}, FETCH, Reason(K.CAPTURES)),
+        (changed(FETCH, input=build_fetch_input("c0")), {}, FETCH, Reason(K.CAPTURES)),
         (changed(FETCH, note={}), {}, FETCH, Reason(K.CAPTURES)),
-        (state_of(), {"digest_policy": "fail"}, FETCH, Reason(K.POLICY)),
         (changed(FETCH, input=INCOMPLETE), {}, FETCH, Reason(K.PENDING_CAPTURES, 2, NOON)),
         (state_of(lost_records=5), {}, FETCH, Reason(K.LOST_BYTES, 5)),
         (state_of(), {"request": FORCED}, FETCH, Reason(K.REQUESTED)),
@@ -207,12 +206,11 @@ def test_inputs_are_kept_as_these_words() -> None:
     assert build_locate_input("d", "btree", "t") == {
         "version": "1", "definition": "d", "index": "btree", "index_version": "t"
     }  # fmt: skip
-    assert [build_fetch_input("c", "fail", complete=complete) for complete in (True, False)] == [
-        {"version": "1", "captures": "c", "digest_policy": "fail", "state": state}
-        for state in ("complete", "incomplete")
+    assert [build_fetch_input("c", complete=complete) for complete in (True, False)] == [
+        {"version": "1", "captures": "c", "state": state} for state in ("complete", "incomplete")
     ]
     assert build_parse_input("r", OPTIONS) == {"records": "r", "parser": "41", "markdown": "no"}
-    assert Options() == Options("auto", "record", markdown=False, accepts_removals=False)
+    assert Options() == Options("auto", markdown=False, accepts_removals=False)
 
 
 def test_a_plan_lists_what_is_due_in_the_order_of_the_requests_and_leaves_out_kinds() -> None:
@@ -226,9 +224,8 @@ def test_a_plan_lists_what_is_due_in_the_order_of_the_requests_and_leaves_out_ki
 
 
 def test_options_are_those_of_the_settings_that_rows_depend_on() -> None:
-    settings = load_settings({}, index="zipnum", digest_policy="fail", markdown=True)
+    settings = load_settings({}, index="zipnum", markdown=True)
     options = options_of(settings)
-    assert (options.via, options.digest_policy, options.accepts_removals) == ("zipnum", "fail", False)
+    assert (options.via, options.accepts_removals) == ("zipnum", False)
     assert [build_parse_input("r", chosen)["markdown"] for chosen in (options, OPTIONS)] == ["yes", "no"]
-    assert options_of(settings, accepts_removals=True).accepts_removals
     assert options_of(replace(settings, accept_removals=True)).accepts_removals

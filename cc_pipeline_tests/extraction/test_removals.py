@@ -103,14 +103,10 @@ def test_members_go_while_others_are_unlisted_and_no_others(bucket: Bucket, home
     assert offsets(home, one) == []
 
 
-def test_an_index_that_repeats_itself_gives_each_capture_once_and_the_report_says_so(
-    bucket: Bucket, tmp_path: Path, index: Index
-) -> None:
+def test_an_index_that_repeats_itself_gives_each_capture_once(bucket: Bucket, tmp_path: Path, index: Index) -> None:
     index.repeats = 2
     home = harvested(bucket[0], tmp_path / "home")
-    report, *_ = extract(home, SITE)
+    extract(home, SITE)
     count = len(bucket[1].captures_of(NEW, subset="warc", domain=SITE))
     assert [home.lake.read(table, {"target": SITE}).num_rows for table in TABLES] == [count] * 3
-    assert any(f"captures of {SITE} more than once: {count:,} extra rows" in note for note in report.notes)
-    assert [row["repeated"] for row in notes_of(home, LOCATE)] == [count]
     assert fetch_captures(home, NEW, [SITE]).fresh_slices == 0

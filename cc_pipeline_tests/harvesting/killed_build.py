@@ -45,4 +45,4 @@ if __name__ == "__main__":
     # in the second of the files: the first is whole
     setattr(where, name, deadly(getattr(where, name), behind, 2))
     with open_workspace(load_settings({}, source=source, home=home)) as workspace:
-        build.build_index(workspace, month, agreed=True)
+        build.build_index(workspace, month)

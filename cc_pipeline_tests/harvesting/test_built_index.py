@@ -51,7 +51,7 @@ def news(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, NewsTruth]:
 def built(tmp_path_factory: pytest.TempPathFactory, news: tuple[Path, NewsTruth]) -> Workspace:
     """A workspace with the month indexed and harvested; tests only read it."""
     workspace = workspace_of(news[0], tmp_path_factory.mktemp("home"))
-    build_index(workspace, MONTH, agreed=True)
+    build_index(workspace, MONTH)
     harvest(workspace, MONTH)
     return workspace
 
@@ -76,13 +76,13 @@ def place(row: dict[str, Any]) -> tuple[str, int]:
 
 def test_nothing_is_read_before_somebody_agrees_to_the_price(news: tuple[Path, NewsTruth], tmp_path: Path) -> None:
     workspace = workspace_of(news[0], tmp_path)
-    with pytest.raises(UserInputError, match=r"3 archive files .* KB in \d+ requests.*--yes.*build_index"):
-        build_index(workspace, MONTH)
+    price = estimate_build(workspace, built_index(workspace, MONTH))
+    with pytest.raises(UserInputError, match=r"3 archive files .* KB in \d+ requests.*--yes"):
+        refuse_unpriced(price)
     assert (
         shards(workspace) == []
         and workspace.transport.stats.bytes == (news[0] / path_list_key(MONTH, "warc")).stat().st_size
     )
-    price = estimate_build(workspace, built_index(workspace, MONTH))
     sizes = [(news[0] / file).stat().st_size for file in news[1].files]
     assert (price.files, price.bytes, price.is_estimated) == (3, sum(sizes), False)
     assert estimate_build(workspace, built_index(workspace, MONTH), 2).bytes == sum(sizes[:2])
@@ -112,7 +112,7 @@ def test_the_price_of_a_real_month_is_told_from_a_few_sizes(
 
 def test_a_crawl_with_an_index_of_its_own_gets_none(news: tuple[Path, NewsTruth], tmp_path: Path) -> None:
     with pytest.raises(UserInputError, match="harvest --crawl CC-MAIN-2024-22"):
-        build_index(workspace_of(news[0], tmp_path), "CC-MAIN-2024-22", agreed=True)
+        build_index(workspace_of(news[0], tmp_path), "CC-MAIN-2024-22")
 
 
 def test_every_response_that_can_be_read_is_a_row_and_nothing_else(
@@ -181,7 +181,7 @@ def test_a_look_up_before_it_is_whole_says_which_files_are_missing(
     news: tuple[Path, NewsTruth], tmp_path: Path
 ) -> None:
     workspace = workspace_of(news[0], tmp_path)
-    assert build_index(workspace, MONTH, agreed=True, max_files=2).written == 2
+    assert build_index(workspace, MONTH, max_files=2).written == 2
     harvest(workspace, MONTH)
     [gaps] = refused_gaps(workspace, [MONTH])
     assert (gaps.unread, gaps.expected) == (1, 3) and news[1].files[2] in gaps.file_summary
@@ -194,7 +194,7 @@ def test_a_look_up_before_it_is_whole_says_which_files_are_missing(
     assert found.gaps is not None and found.captures[target.slug].num_rows == len(there)
     # the rest is built for the same yes, and what was located over the hole is located again
     extract(allowing, "hafenbote-example.de", crawl=MONTH)
-    assert build_index(allowing, MONTH, agreed=True).written == 1
+    assert build_index(allowing, MONTH).written == 1
     harvest(allowing, MONTH)
     assert locate_captures(allowing, MONTH, [target.slug]).rows == len(news[1].of("hafenbote-example.de"))
 
@@ -203,14 +203,14 @@ def test_a_month_that_grows_keeps_what_is_built(tmp_path: Path) -> None:
     root = tmp_path / "bucket"
     write_news(root, replace(SPEC, files=2))
     workspace = workspace_of(root, tmp_path / "home")
-    build_index(workspace, MONTH, agreed=True)
+    build_index(workspace, MONTH)
     harvest(workspace, MONTH)
     before = {path.name: path.stat().st_mtime_ns for path in shards(workspace)}
     truth = write_news(root, SPEC)
     assert not is_harvested(workspace, MONTH)
     with pytest.raises(UserInputError, match=r"1 archive file .*2 of 3 are done"):
-        build_index(workspace, MONTH)
-    assert build_index(workspace, MONTH, agreed=True).written == 1
+        refuse_unpriced(estimate_build(workspace, built_index(workspace, MONTH)))
+    assert build_index(workspace, MONTH).written == 1
     harvest(workspace, MONTH)
     after = {path.name: path.stat().st_mtime_ns for path in shards(workspace)}
     assert len(after) == 3 and before.items() <= after.items()
@@ -221,7 +221,7 @@ def test_a_month_that_grows_keeps_what_is_built(tmp_path: Path) -> None:
     assert "README" in " ".join(commit_manifest(workspace, MONTH).notes)
     # a list that lacks a file for a day takes nothing away
     write_news(root, replace(SPEC, files=1))
-    build_index(workspace, MONTH, agreed=True)
+    build_index(workspace, MONTH)
     assert len(shards(workspace)) == 3
 
 
@@ -243,7 +243,7 @@ def test_killed_anywhere_a_shard_is_whole_or_absent_and_the_next_run_goes_on(
     wanted = {path.name: pq.read_table(path) for path in shards(built)}
     assert all(pq.read_table(path) == wanted[path.name] for path in there)
     done = len(there)
-    report = build_index(workspace, MONTH, agreed=True)
+    report = build_index(workspace, MONTH)
     assert (report.written, report.rows) == (3 - done, 3)
     assert not any(folder.glob(".*"))
     assert {path.name: pq.read_table(path) for path in shards(workspace)} == wanted
@@ -255,12 +255,12 @@ def test_lost_rows_on_what_is_damaged_come_back_with_the_next_build(
     news: tuple[Path, NewsTruth], tmp_path: Path
 ) -> None:
     workspace = workspace_of(news[0], tmp_path)
-    build_index(workspace, MONTH, agreed=True)
+    build_index(workspace, MONTH)
     faults = workspace.lake.read("source_faults").to_pylist()
     slice_ = Slice(MONTH, faults[0]["target"])
     lose_rows(workspace.lake, "source_faults", slice_)
     assert _invalidate(workspace) == {BUILT: [slice_]}
-    assert build_index(workspace, MONTH, agreed=True).written == 1
+    assert build_index(workspace, MONTH).written == 1
     assert workspace.lake.read("source_faults").to_pylist() == faults
     assert _invalidate(workspace) == {}
 
@@ -282,7 +282,7 @@ def test_some_files_of_a_month_are_some_that_are_there(tmp_path: Path) -> None:
     assert (price.files, price.is_estimated) == (1, True) and size / 2 < price.bytes < size * 2
     for number in (1, 2):
         with pytest.raises(Incomplete, match="3 of 5 archive files"):
-            build_index(workspace, MONTH, agreed=True, max_files=1)
+            build_index(workspace, MONTH, max_files=1)
         assert len(shards(workspace)) == number
 
 

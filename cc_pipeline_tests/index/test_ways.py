@@ -18,25 +18,22 @@ HUNDREDS = [parse_target("set:many = " + ", ".join(f"example{n}.org" for n in ra
 
 
 @pytest.mark.parametrize(
-    ("targets", "over_http", "files", "kind"),
+    ("targets", "files", "kind"),
     [
-        (ONE, True, None, ZIPNUM),
-        (ONE, False, None, ZIPNUM),
+        (ONE, None, ZIPNUM),
         # a crawl of few index files is harvested for a single target
-        (ONE, True, 1, HARVEST),
+        (ONE, 1, HARVEST),
         # a read of the columnar index costs more than one of ZipNum, so many targets alone are no reason to harvest
-        (HUNDREDS, True, None, ZIPNUM),
-        # where only time counts, searches that wait for each other are
-        (HUNDREDS, False, None, HARVEST),
+        (HUNDREDS, None, ZIPNUM),
         # hundreds of megabytes of whole lines are
-        ([parse_target("tld:museum")], True, None, HARVEST),
-        ([parse_target("suffix:gov.uk")], False, None, HARVEST),
-        ([parse_target("tld:museum"), *ONE], True, 300, HARVEST),
+        ([parse_target("tld:museum")], None, HARVEST),
+        ([parse_target("suffix:gov.uk")], None, HARVEST),
+        ([parse_target("tld:museum"), *ONE], 300, HARVEST),
     ],
 )
-def test_the_cheapest_way(targets: list, over_http: bool, files: int | None, kind: str) -> None:
+def test_the_cheapest_way(targets: list, files: int | None, kind: str) -> None:
     ways = (estimate_zipnum(targets), estimate_harvest(targets, files=files))
-    assert choose_cheapest(ways, over_http=over_http).kind == kind
+    assert choose_cheapest(ways).kind == kind
 
 
 def test_many_targets_share_a_cluster() -> None:

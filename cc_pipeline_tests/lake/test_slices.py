@@ -35,10 +35,8 @@ from cc_pipeline.lake.slices import (
 )
 from cc_pipeline.lake.streaming import count_rows, stream_crawl, stream_slices
 from cc_pipeline.lake.target_definitions import (
-    change_subset_epoch,
     delete_definitions,
     find_part_slugs,
-    read_targets,
     register,
 )
 from cc_pipeline_tests.lake.things import (
@@ -171,20 +169,8 @@ def test_a_purge_between_the_reads_of_a_state_hides_its_rows(lake: Lake, monkeyp
     assert list_slices(lake, MAKE) == []
 
 
-def test_the_epoch_of_a_subset_hides_slices_of_this_subset_alone(lake: Lake) -> None:
-    part = f"{X}~crawldiagnostics"
-    commit(lake, {X: [1], part: [2]})
-    change_subset_epoch(lake, X, "crawldiagnostics")
-    assert content(lake) == [("C", X, 1)]
-    commit(lake, {part: [3]})
-    assert content(lake) == [("C", X, 1), ("C", part, 3)]
-    assert read_targets(lake, [X])[X].slug == X
-    delete_definitions(lake, [X])
-    assert content(lake) == []
-
-
-@pytest.mark.parametrize("kind", ["divided set", "subset alone", "subset that was dropped and made again"])
-def test_a_lost_definition_gets_the_epochs_of_the_slices_that_are_stored(lake: Lake, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["divided set", "subset alone", "subset that was purged and made again"])
+def test_a_lost_definition_gets_the_epoch_of_the_slices_that_are_stored(lake: Lake, kind: str) -> None:
     target = parse_target(
         f"set:big = {', '.join(f'm{number}.org' for number in range(100))}" if kind == "divided set" else "example.org"
     )
@@ -193,8 +179,8 @@ def test_a_lost_definition_gets_the_epochs_of_the_slices_that_are_stored(lake: L
     names = names if kind == "divided set" else [f"{name}~robotstxt" for name in names]
     commit(lake, {name: [1, 2] for name in names})
     if kind.endswith("again"):
-        commit(lake, {target.slug: [1]})
-        change_subset_epoch(lake, target.slug, "robotstxt")
+        delete_definitions(lake, [target.slug])
+        register(lake, [target])
         commit(lake, {name: [3] for name in names})
     before = content(lake)
     shutil.rmtree(f"{lake.root}/tables/targets")

@@ -6,8 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
-from dataclasses import replace
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,9 +33,9 @@ from cc_pipeline.lake.slices import SlicesChanged, draw_generations, read_purged
 from cc_pipeline.lake.vacuum import vacuum
 from cc_pipeline.maintenance import maintain, record_erasure
 from cc_pipeline.maintenance import purge as purging
-from cc_pipeline.maintenance.leftovers import count_purged_rows, find_leftovers
+from cc_pipeline.maintenance.leftovers import find_leftovers
 from cc_pipeline.maintenance.maintain import run_maintenance
-from cc_pipeline.maintenance.purge import PurgeReport, drop_subset, purge
+from cc_pipeline.maintenance.purge import PurgeReport, purge
 from cc_pipeline.maintenance.purge_plan import plan_purge
 from cc_pipeline.maintenance.stored_files import find_lost_records, verify
 from cc_pipeline.records.file_leases import FileLease, LeaseExpired
@@ -46,7 +45,7 @@ from cc_pipeline.records.sweep import sweep
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.stored import dangling
 from cc_pipeline_tests.oracles.published import list_differences
-from cc_pipeline_tests.world import ARC, NEW, Bucket, Killed, extract, harvest, harvested, publish, workspace_of
+from cc_pipeline_tests.world import ARC, NEW, Bucket, Killed, extract, harvested, publish, workspace_of
 
 GOES, OVERLAPS, STAYS = "example.com", "host:www.example.com", "example.org"
 TABLES = ("captures", "records", "page_metadata", "page_text", "page_links", "feed_items")
@@ -474,27 +473,6 @@ def test_a_fetch_that_reuses_moved_records_makes_the_purge_wait_for_it(
     assert read_purged(workspace.lake).num_rows == 0
     assert dangling(workspace) == []
     assert verify(workspace.lake, workspace.storage, None).records == 0
-
-
-def test_a_dropped_subset_is_hidden_at_once_and_its_bytes_go(small: Workspace, tmp_path: Path) -> None:
-    workspace = small
-    robots = replace(workspace.settings, subsets=("robotstxt",))
-    with closing(Workspace(robots)) as of_robots:
-        harvest(of_robots)
-        extract(of_robots, GOES)
-    before = workspace.lake.read("records", {"target": GOES}).num_rows
-    slices = {*workspace.lake.read("slices", columns=["target"])["target"].to_pylist()}
-    [subset] = [target for target in slices if target.startswith(GOES) and "robotstxt" in target]
-    count = workspace.lake.read("captures", {"target": subset}).num_rows
-    assert count
-    assert drop_subset(workspace, GOES, "robotstxt") == count
-    assert workspace.lake.read("records", {"target": subset}).num_rows == 0
-    assert count_purged_rows(workspace.lake)["records"] == count
-    run_maintenance(workspace)
-    assert count_purged_rows(workspace.lake) == {}
-    assert workspace.lake.read("records", {"target": GOES}).num_rows == before
-    with closing(Workspace(robots)) as of_robots:
-        assert extract(of_robots, GOES)[0].written == count
 
 
 @pytest.mark.process

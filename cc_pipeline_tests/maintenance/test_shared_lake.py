@@ -194,7 +194,7 @@ def test_homes_on_a_lake_make_its_rows_with_the_same_settings(bucket: Bucket, tm
     one = shared(bucket[0], tmp_path, "one")
     harvest(one)
     one.choose()
-    assert noted(tmp_path)["settings"] == {"markdown": False, "digest_policy": "record"}
+    assert noted(tmp_path)["settings"] == {"markdown": False}
     other = shared(bucket[0], tmp_path, "two", markdown=True)
     with pytest.raises(UserInputError, match="settings markdown=no"):
         extract(other, OTHER)

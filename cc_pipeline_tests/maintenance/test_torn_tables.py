@@ -16,7 +16,9 @@ from cc_pipeline.checks.doctor import examine
 from cc_pipeline.checks.finding import Finding
 from cc_pipeline.checks.outputs import publication_verdict
 from cc_pipeline.cli.commands.doctor import _invalidate, _mend_tables
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extraction.blocklist import block
 from cc_pipeline.harvesting.crawls import commit_crawls
 from cc_pipeline.lake.slices import read_purged
 from cc_pipeline.maintenance.maintain import run_maintenance
@@ -137,7 +139,7 @@ def run_again(workspace: Workspace, world: World) -> None:
 #: Table and kind of file: one of each kind for the first gear, all others are of the matrix.
 Cell: TypeAlias = tuple[str, str]
 FIRST: tuple[Cell, ...] = (("captures", "entry"), ("records", "rows"))
-EMPTY_HERE = {"named_captures", "feed_items", "source_files", "source_faults"}
+EMPTY_HERE = {"blocked", "named_captures", "feed_items", "source_files", "source_faults"}
 EVERY: tuple[Cell, ...] = tuple(
     (spec.name, ("entry", "rows")[number % 2])
     for number, spec in enumerate(spec for spec in CORE_TABLES if spec.name not in EMPTY_HERE)
@@ -174,6 +176,15 @@ def test_a_torn_checkpoint_loses_nothing(world: World, workspace: Workspace) -> 
     assert any(path.name in one.text and "doctor --repair" in one.advice for one in bad(workspace))
     mend(workspace)
     run_again(workspace_of(world.bucket, workspace.settings.home), world)
+
+
+def test_a_torn_list_of_blocked_sites_stops_fetches_until_a_person_mends_it(workspace: Workspace) -> None:
+    for target in TARGETS:
+        block(workspace, [parse_target(target)])
+    cut(last_file(workspace, "blocked"), "empty")
+    assert _mend_tables(workspace)[1] is False
+    with pytest.raises(EnvironmentFault, match="blocked"):
+        extract(workspace_of(Path(workspace.settings.source), workspace.settings.home), *TARGETS)
 
 
 def test_what_others_built_on_is_not_taken_back(world: World, workspace: Workspace) -> None:

@@ -13,7 +13,7 @@ from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.lake.files import write_rows
 from cc_pipeline.lake.lake import Lake, TableSpec
 from cc_pipeline.lake.slice import Slice, Stage
-from cc_pipeline.maintenance.purge import drop_subset, remove_empty_targets
+from cc_pipeline.maintenance.purge import remove_empty_targets
 from cc_pipeline.maintenance.purge_plan import plan_purge
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.world import NEW, Bucket, workspace_of
@@ -37,7 +37,6 @@ def workspace(bucket: Bucket, tmp_path: Path) -> Workspace:
 
 ASKS: dict[str, Callable[[Workspace], object]] = {
     "a target": lambda workspace: plan_purge(workspace, SITE, SITE),
-    "a subset": lambda workspace: drop_subset(workspace, SITE, "robotstxt"),
     "targets without captures": lambda workspace: remove_empty_targets(workspace, [SITE]),
 }
 

@@ -20,7 +20,6 @@ from cc_pipeline.extraction.crawl_plan import plan_crawl
 from cc_pipeline.lake import slices
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import FETCH, LOCATE, Slice
-from cc_pipeline.maintenance.purge import drop_subset
 from cc_pipeline.maintenance.purge_plan import plan_purge
 from cc_pipeline.named_captures import adding
 from cc_pipeline.workspace.workspace import Workspace
@@ -177,8 +176,6 @@ def test_no_run_takes_away_what_was_given(bucket: Bucket, tmp_path: Path) -> Non
         assert forget_unfound_targets(workspace, instance, unfound) == [part]
     extract(workspace, "captures:mine", crawl=OLD)
     assert len(there(workspace, "records", done.target.slug)) == 5
-    with pytest.raises(UserInputError, match="were listed by location"):
-        drop_subset(workspace, done.target.slug, "warc")
     more = wrote(tmp_path / "mine.parquet", places(bucket, OLD)[:7])
     assert add_captures(workspace.settings, more, extend=True).held == {OLD: 7}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from cc_pipeline.lake.target_definitions import change_subset_epoch, delete_definitions
+from cc_pipeline.lake.target_definitions import delete_definitions
 from cc_pipeline_tests.world import NEW, Bucket, extract, harvested
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "analytics.md").read_text("utf-8")
@@ -28,9 +28,7 @@ def test_the_documented_query_gives_the_rows_that_count(bucket: Bucket, tmp_path
     assert query is not None
     workspace = harvested(bucket[0], tmp_path / "home", subsets=("warc", "robotstxt"))
     extract(workspace, "example.org", "example-foo.com", "host:www.example.com")
-    change_subset_epoch(workspace.lake, "example.org", "robotstxt")
     delete_definitions(workspace.lake, ["example-foo.com"])
-    extract(workspace, "example.org")
     with duckdb.connect() as connection:
         for table in ("slices", "targets", "captures"):
             files = str([*workspace.lake.pin(table).files])

@@ -9,7 +9,6 @@ REASONS = frozenset(
     "refused "
     # the bytes are not the record
     "not_gzip gzip_truncated gzip_corrupt too_large not_a_record length_mismatch wrong_target wrong_type "
-    "digest_mismatch "
     # the index row names no bytes that could be asked for
     "bad_plan".split()
 )

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.stores.answer import Answer, S3Options, Span
 from cc_pipeline.stores.local import LocalStore
 from cc_pipeline.stores.opening import open_store, system_proxy
 from cc_pipeline.stores.s3 import S3Store
 from cc_pipeline.stores.web import HttpStore
 from cc_pipeline.transport.loop import run_now
-from cc_pipeline_tests.world import workspace_of
 
 DATA = bytes(range(100))
 
@@ -52,32 +50,6 @@ def test_what_is_no_file_is_not_found(store: LocalStore, tmp_path: Path) -> None
 def test_no_key_leaves_the_root(store: LocalStore, key: str) -> None:
     with pytest.raises(UserInputError):
         fetch(store, key, Span(0, 1))
-
-
-def test_no_link_leads_out_of_a_source(tmp_path: Path) -> None:
-    root, outside = tmp_path / "root", tmp_path / "outside"
-    for folder in (root / "deep", outside):
-        folder.mkdir(parents=True)
-        (folder / "a").write_bytes(DATA)
-    (root / "inside").symlink_to(root / "deep")
-    (root / "file").symlink_to(outside / "a")
-    (root / "deep" / "folder").symlink_to(outside)
-    (root / "other").symlink_to(tmp_path / "outside-too")
-    (tmp_path / "link").symlink_to(root)
-    # what leads to the folder is the person's own choice, and so is a place that is no source
-    for place in (root, tmp_path / "link"):
-        bounded = LocalStore(place, bounded=True)
-        assert fetch(bounded, "inside/a", Span(0, 5)).body == DATA[:5]
-        assert head(bounded, "inside/none").status == 404
-        for key, link in (("file", "file"), ("inside/folder/a", "inside/folder"), ("other", "other")):
-            for ask in (partial(fetch, bounded), partial(head, bounded)):
-                with pytest.raises(EnvironmentFault) as refused:
-                    ask(key)
-                assert refused.value.problem.startswith(f"{place / link} is a link to {tmp_path / 'outside'}")
-    assert fetch(LocalStore(root), "file", Span(0, 5)).body == DATA[:5]
-    workspace = workspace_of(root, tmp_path / "home")
-    with pytest.raises(EnvironmentFault, match="is a link to"):
-        workspace.transport.read_all("file")
 
 
 def test_what_a_person_writes_opens_the_right_store(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command, Group
 from cc_pipeline.cli.output import console, notice, progress_bars, write_rows
-from cc_pipeline.commoncrawl.crawls import SUBSETS
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.home import read_note
@@ -48,10 +47,9 @@ def remove_targets(
     dry_run: bool,
     yes: bool,
     agreed: str | None = None,
-    subset: str | None = None,
 ) -> None:
-    """Removes the targets that ``texts`` name, or only their rows of a ``subset``. ``watched_definitions`` are the
-    definitions on the watch list, by slug. ``agreed`` is the digest of a purge plan that needs no confirmation."""
+    """Removes the targets that ``texts`` name. ``watched_definitions`` are the definitions on the watch list, by slug.
+    ``agreed`` is the digest of a purge plan that needs no confirmation."""
     from cc_pipeline.automation.known_keys import find_target, find_unfinished_purges, read_defined_slugs
     from cc_pipeline.defs.instance import open_instance
     from cc_pipeline.lake import target_definitions as targets
@@ -66,9 +64,6 @@ def remove_targets(
         unfinished_purges = find_unfinished_purges(workspace)
         known_slugs = {*watched_definitions, *read_defined_slugs(workspace.lake), *unfinished_purges}
         slugs = list(dict.fromkeys(find_target(text, known_slugs) for text in texts))
-        if subset is not None:
-            _drop_subset(workspace, slugs, subset, yes=yes)
-            return
         written = {**targets.read_definitions(workspace.lake, slugs), **watched_definitions}
         plans = {slug: plan_purge(workspace, slug, written.get(slug, slug), files=purge) for slug in slugs}
         if dry_run:
@@ -81,18 +76,6 @@ def remove_targets(
                 return
             for slug, plan in plans.items():
                 _remove(workspace, instance, plan, is_watched=slug in watched_definitions)
-
-
-def _drop_subset(workspace: Workspace, slugs: Sequence[str], subset: str, *, yes: bool) -> None:
-    from cc_pipeline.maintenance.purge import drop_subset
-
-    _confirm(f"Delete the {subset} captures of {', '.join(slugs)} in every crawl? This cannot be undone.", yes=yes)
-    for slug in slugs:
-        count = drop_subset(workspace, slug, subset)
-        _print(
-            f"{slug}: {format_count(count, 'capture')} of {subset} deleted; maintenance deletes their stored bytes "
-            "in a week"
-        )
 
 
 def _purge(
@@ -243,7 +226,6 @@ def remove(
             help="With --purge: do not ask for confirmation if the plan still has this digest of --dry-run.",
         ),
     ] = None,
-    subset: Annotated[str | None, typer.Option("--subset", help="Delete only their captures in this subset.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation. A purge also needs --plan.")] = False,
 ) -> None:
     """Remove targets from the watch list. Extracted pages are kept, unless --purge deletes them.
@@ -260,17 +242,11 @@ def remove(
       cc-pipeline targets remove example.com --purge
 
       cc-pipeline targets remove example.com --purge --plan DIGEST
-
-      cc-pipeline targets remove example.com --subset robotstxt
     """
     if not purge and (now or dry_run or plan is not None):
         raise UserInputError(
             "--now, --dry-run and --plan need --purge: without --purge, remove only changes the watch list"
         )
-    if subset is not None and subset not in SUBSETS:
-        raise UserInputError(f"--subset is {subset!r}; choose one of {', '.join(SUBSETS)}")
-    if subset is not None and purge:
-        raise UserInputError("--subset cannot be combined with --purge: it deletes the rows of one subset by itself")
     targets = user_input.expand_lists(targets)
     watched_definitions = {target.slug: target.definition for target in watch_list.read(settings.watch_list_path)}
     if not dry_run and not settings.has_separate_lake and read_note(settings.home, Path(settings.lake)) is None:
@@ -291,7 +267,6 @@ def remove(
         dry_run=dry_run,
         yes=yes,
         agreed=plan,
-        subset=subset,
     )
 
 

@@ -9,11 +9,11 @@ import dagster as dg
 from pydantic import Field
 
 from cc_pipeline.defs.checks import as_results, checks_of, evaluate_partitions, make_specs
-from cc_pipeline.defs.home_namespace import LOCATION, HomeNamespace
+from cc_pipeline.defs.home_namespace import HomeNamespace
 from cc_pipeline.defs.lineage import ARCHIVES, COLLINFO, COLUMNAR_INDEX, PATH_LISTS, table_metadata
 from cc_pipeline.defs.metadata import row_counts, stage_metadata, to_metadata
 from cc_pipeline.defs.partitions import read_run_keys
-from cc_pipeline.defs.recording import Events, logged_progress, materialization
+from cc_pipeline.defs.recording import logged_progress
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.harvesting.build_index import build_index
 from cc_pipeline.harvesting.catalog import read_catalog_table
@@ -38,13 +38,6 @@ HARVESTED: Final = ("index_manifest", "index_footers", "row_groups")
 _ONE_PER_RUN: Final = dg.BackfillPolicy.multi_run(max_partitions_per_run=1)
 Metadata: TypeAlias = Mapping[str, dg.MetadataValue]
 _Step: TypeAlias = Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]
-
-
-class BuildConfig(dg.Config):
-    """Agreement to the cost, and how many files are indexed."""
-
-    yes: bool = Field(default=False, description="Agree to the cost. A run without it shows the cost.")
-    max_files: int = Field(default=0, description="Archive files to index now; 0: all that are missing.")
 
 
 class FootersConfig(dg.Config):
@@ -82,9 +75,9 @@ def repair_crawl(workspace: Workspace, crawl: str) -> Metadata:
     return _describe_harvest(workspace, crawl, repair_statistics(workspace, crawl))
 
 
-def index_crawl(workspace: Workspace, crawl: str, *, agreed: bool, max_files: int) -> Metadata:
+def index_crawl(workspace: Workspace, crawl: str, max_files: int | None) -> Metadata:
     """Makes an index file for each archive file. A stopped build goes on where it stopped."""
-    report = build_index(workspace, crawl, agreed=agreed, max_files=max_files or None)
+    report = build_index(workspace, crawl, max_files=max_files)
     return row_counts(report.rows) | stage_metadata(report) | to_metadata(report.per_target[crawl])
 
 
@@ -186,79 +179,43 @@ def refuse_gaps(workspace: Workspace, crawls: Sequence[str]) -> None:
         raise index_incomplete(refused)
 
 
-def define_on_request(namespace: HomeNamespace) -> tuple[list[dg.AssetSpec], list[dg.JobDefinition]]:
-    """Returns the assets that read gigabytes of a crawl, and the job that makes each. Dagster knows these assets as
-    external: "Materialize all" and selections leave them out."""
+def define_on_request(namespace: HomeNamespace) -> list[dg.AssetSpec]:
+    """Returns the assets that read gigabytes of a crawl, which only commands make. Dagster knows them as external:
+    "Materialize all" and selections leave them out."""
 
-    def spec(job: str, name: str, description: str, kinds: set[str], **fields: Any) -> dg.AssetSpec:
-        metadata: dict[str, Any] = fields.pop("metadata", {})
-        if namespace.is_only_home:
-            metadata["made by the job"] = dg.MetadataValue.job(job, LOCATION)
+    def spec(name: str, description: str, command: str, kinds: set[str], **fields: Any) -> dg.AssetSpec:
         return dg.AssetSpec(
             namespace.key(name),
-            description=f"{description}\n\nNo selection includes it: launch the job {namespace.qualify(job)}.",
+            description=f"{description}\n\nNo selection includes it. To make it: cc-pipeline {command}.",
             kinds=kinds,
             group_name=namespace.group_of("catalog"),
             code_version="1",
             partitions_def=namespace.crawl,
             tags={"asked": "on-request"},
-            metadata=metadata,
             **fields,
         )
 
-    built = spec(
-        "build_index",
-        "built_index",
-        "The columnar index of a month of CC-NEWS, or of WARC files that a person named: one Parquet file per archive "
-        "file.\n\nReads every archive file once (some 350 GB a month). So a run shows the cost, and builds only with "
-        "agreement in its configuration. A stopped build continues where it stopped.",
-        {"parquet"},
-        deps=[namespace.key(*PATH_LISTS.path), namespace.key(*ARCHIVES.path)],
-    )
-    repaired = spec(
-        "repair_statistics",
-        "repaired_statistics",
-        "Key bounds of row groups that were published without them (13 crawls of 2017 and 2018, some later ones).\n\n"
-        "Reads the key column of each such row group once: about 23 MB each in the real index. Without the bounds, "
-        "every lookup reads these row groups.",
-        {"deltalake", "duckdb"},
-        deps=[namespace.key("row_groups"), namespace.key(*COLUMNAR_INDEX.path)],
-        metadata=table_metadata(namespace, "row_groups", ROW_GROUPS_COLUMNS),
-    )
-    return [built, repaired], _jobs_on_request(namespace)
-
-
-def _jobs_on_request(namespace: HomeNamespace) -> list[dg.JobDefinition]:
-    needs: dict[str, Any] = {"required_resource_keys": {namespace.resource}, "out": {}}
-
-    def record(context: dg.OpExecutionContext, asset: str, make: Callable[[Workspace, str], Metadata]) -> Events:
-        workspace, crawl = namespace.workspace(context), context.partition_key
-        with logged_progress(context.log):
-            yield materialization(namespace.key(asset), crawl, make(workspace, crawl))
-        yield from evaluate_partitions(namespace, workspace, context.log, checks_of([asset]), [crawl])
-
-    @dg.op(name=namespace.qualify("repair_key_bounds"), pool=namespace.qualify("catalog"), **needs)
-    def repair_key_bounds(context: dg.OpExecutionContext) -> Events:
-        yield from record(context, "repaired_statistics", repair_crawl)
-
-    @dg.op(name=namespace.qualify("index_archives"), **needs)
-    def index_archives(context: dg.OpExecutionContext, config: BuildConfig) -> Events:
-        make = partial(index_crawl, agreed=config.yes, max_files=config.max_files)
-        yield from record(context, "built_index", make)
-
-    @dg.job(name=namespace.qualify("repair_statistics"), partitions_def=namespace.crawl)
-    def repair() -> None:
-        """Computes key bounds of a crawl's row groups without any. Reads their whole key column. Records
-        repaired_statistics. For people; a command does the same: cc-pipeline index repair."""
-        repair_key_bounds()
-
-    @dg.job(name=namespace.qualify("build_index"), partitions_def=namespace.crawl)
-    def build() -> None:
-        """Builds the index of a month of CC-NEWS, or of named WARC files. Shows the cost, and needs agreement. Records
-        built_index. For people; a command does the same: cc-pipeline index build."""
-        index_archives()
-
-    return [repair, build]
+    return [
+        spec(
+            "built_index",
+            "The columnar index of a month of CC-NEWS, or of WARC files that a person named: one Parquet file per "
+            "archive file.\n\nReads every archive file once (some 350 GB a month). A stopped build continues where it "
+            "stopped.",
+            "index build",
+            {"parquet"},
+            deps=[namespace.key(*PATH_LISTS.path), namespace.key(*ARCHIVES.path)],
+        ),
+        spec(
+            "repaired_statistics",
+            "Key bounds of row groups that were published without them (13 crawls of 2017 and 2018, some later "
+            "ones).\n\nReads the key column of each such row group once: about 23 MB each in the real index. Without "
+            "the bounds, every lookup reads these row groups.",
+            "index repair",
+            {"deltalake", "duckdb"},
+            deps=[namespace.key("row_groups"), namespace.key(*COLUMNAR_INDEX.path)],
+            metadata=table_metadata(namespace, "row_groups", ROW_GROUPS_COLUMNS),
+        ),
+    ]
 
 
 def define_index_check(namespace: HomeNamespace) -> dg.AssetChecksDefinition:

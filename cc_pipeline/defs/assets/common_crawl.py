@@ -68,7 +68,3 @@ def define(namespace: HomeNamespace) -> list[dg.AssetSpec]:
         )
         for name, (description, page, era, kinds, deps, columns) in _ASSETS.items()
     ]
-
-
-def _schema(columns: Sequence[tuple[str, str]]) -> dict[str, dg.TableSchema]:
-    return {"dagster/column_schema": dg.TableSchema([dg.TableColumn(*column) for column in columns])} if columns else {}

@@ -64,26 +64,12 @@ _DEPS: Final[Mapping[str, Sequence[dg.AssetKey]]] = {
 _ZERO: Final = (0, "0 %")
 
 
-class ExtractConfig(dg.Config):
-    """What a person accepts."""
-
-    accept_removals: bool = Field(
-        default=False,
-        description="Remove captures that the index no longer lists, with their records and pages.",
-    )
-
-
-class PartitionsConfig(dg.Config):
-    """Partitions of any crawls."""
+class ExtractTargetsConfig(dg.Config):
+    """The tables and partitions to extract, of any crawls."""
 
     partitions: dict[str, list[str]] = Field(
         description='Targets by crawl, as in {"CC-MAIN-2024-22": ["example.com", "example.org"]}.'
     )
-
-
-class ExtractTargetsConfig(PartitionsConfig, ExtractConfig):
-    """The tables and partitions to extract."""
-
     tables: list[str] = Field(default=[], description="Names of tables, captures to feed_items; empty: all.")
 
 
@@ -112,15 +98,13 @@ def define(namespace: HomeNamespace) -> list[dg.AssetsDefinition]:
         backfill_policy=BACKFILL,
         required_resource_keys={namespace.resource},
     )
-    def extract(context: dg.AssetExecutionContext, config: ExtractConfig) -> StepEvents:
+    def extract(context: dg.AssetExecutionContext) -> StepEvents:
         """Looks targets up in the cheapest index of their crawl, fetches and verifies their records, and parses each
         once.
 
         Each partition is recorded when it is done; a failed one does not stop the others. One pass writes all four page
         tables, and records those that are selected.
         """
-        if config.accept_removals:
-            namespace.workspace(context).accept_removals()
         tables = [table for table in TABLES if namespace.key(table) in context.selected_asset_keys]
         yield from run_step(
             context, namespace, TABLES, lambda log, keys: extract_partitions(context, namespace, log, keys, tables)
@@ -201,8 +185,6 @@ def listed_job(namespace: HomeNamespace) -> dg.JobDefinition:
     @dg.op(name=namespace.qualify("extract_listed"), out={}, required_resource_keys={namespace.resource})
     def extract_listed(context: dg.OpExecutionContext, config: ExtractTargetsConfig) -> Events:
         workspace, log = namespace.workspace(context), PartitionLog(namespace, context.log)
-        if config.accept_removals:
-            workspace.accept_removals()
         for table in config.tables:
             if table not in TABLES:
                 raise UserInputError(describe_unknown_name("table", table, TABLES))

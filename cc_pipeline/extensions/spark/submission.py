@@ -223,7 +223,7 @@ def _job(
     launcher = SparkSubmit(settings, log, lock)
     reader = Messages(mailbox)
     extras = {
-        "settings": as_texts(replace(settings, accept_removals=workspace.accepts_removals)),
+        "settings": as_texts(settings),
         "wanted": [list(key) for key in partitions],
         "tables": list(tables),
         "workers": settings.settings_of(SparkSettings).workers,
