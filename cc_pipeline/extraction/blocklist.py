@@ -20,11 +20,12 @@ from cc_pipeline.commoncrawl.matching import MemberIndex
 from cc_pipeline.commoncrawl.target import Target, version_of
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import UserInputError
+from cc_pipeline.lake.damaged_files import BLOCKED
 from cc_pipeline.lake.keyed import Row, update_rows
 from cc_pipeline.lake.lake import REMOVED
+from cc_pipeline.workspace.claim import has_lake
 from cc_pipeline.workspace.workspace import Workspace
 
-TABLE: Final = "blocked"
 #: Separates the version of a definition from that of the blocks that touch it.
 _SEPARATOR: Final = "!"
 #: In place of the latter if the target itself is the blocked site: its rows stay, and it is asked for no more.
@@ -126,15 +127,17 @@ def differs_only_in_blocks(version: str, other_version: str) -> bool:
 
 
 def read_blocklist(workspace: Workspace) -> Blocklist:
-    """Reads the list from the lake as it is now. Raises ``EnvironmentFault`` if it cannot be read: nothing is fetched
-    then."""
-    return Blocklist(tuple(Block(**row) for row in workspace.lake.read(TABLE).to_pylist()))
+    """Reads the list from the lake as it is now; nothing is blocked where no home is yet. Raises ``EnvironmentFault``
+    if it cannot be read: nothing is fetched then."""
+    if not has_lake(workspace.settings):
+        return NOTHING_BLOCKED
+    return Blocklist(tuple(Block(**row) for row in workspace.lake.read(BLOCKED).to_pylist()))
 
 
 def read_list_number(workspace: Workspace) -> int:
     """The number of the list as it is now: each change has a greater one. Commits compare it. Raises
     ``EnvironmentFault``."""
-    return workspace.lake.version(TABLE)
+    return workspace.lake.version(BLOCKED)
 
 
 def block(workspace: Workspace, targets: Sequence[Target], reason: str = "") -> Blocklist:
@@ -147,22 +150,19 @@ def block(workspace: Workspace, targets: Sequence[Target], reason: str = "") -> 
         listed = {row["definition"] for row in stored}
         return [row for definition, row in added.items() if definition not in listed]
 
-    update_rows(workspace.lake, TABLE, {"definition": [*added]}, build)
+    update_rows(workspace.lake, BLOCKED, {"definition": [*added]}, build)
     return read_blocklist(workspace)
 
 
 def unblock(workspace: Workspace, targets: Sequence[Target]) -> Blocklist:
     """Removes ``targets`` from the list and returns the list. Raises ``UserInputError`` for a target that is not on
     it."""
-
-    def build(stored: list[Row]) -> list[Row]:
-        listed = {row["definition"] for row in stored}
-        for target in targets:
-            if target.written not in listed:
-                raise UserInputError(f"{target.definition} is not blocked. See the list: {advise('targets block')}")
-        return [row | {REMOVED.name: True} for row in stored]
-
-    update_rows(workspace.lake, TABLE, {"definition": [target.written for target in targets]}, build)
+    blocked_sites = {listed_block.definition for listed_block in read_blocklist(workspace).blocks}
+    for target in targets:
+        if target.written not in blocked_sites:
+            raise UserInputError(f"{target.definition} is not blocked. See the list: {advise('targets block')}")
+    where = {"definition": [target.written for target in targets]}
+    update_rows(workspace.lake, BLOCKED, where, lambda stored: [row | {REMOVED.name: True} for row in stored])
     return read_blocklist(workspace)
 
 

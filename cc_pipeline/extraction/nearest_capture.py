@@ -90,8 +90,7 @@ def find_nearest_capture(
     ``max_crawls`` of them are asked. ``on_lookup`` is called with the result of each.
     Raises ``NoSuchCapture``, and ``EnvironmentFault`` if the source does not answer.
     """
-    if read_note(workspace.settings.home) is not None:
-        read_blocklist(workspace).refuse(target.value)
+    read_blocklist(workspace).refuse(target.value)
     stored_capture = crawls is None and _find_stored_offline(workspace, target, period)
     if stored_capture:
         return stored_capture

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 REPAIR: Final = "cc-pipeline doctor --repair"
 #: The advice of read errors that may come from a damaged file.
 DAMAGE_ADVICE: Final = "Run cc-pipeline doctor: it finds incomplete files of a table."
+#: The table of blocked sites, which a person wrote: without its rows, these sites would be fetched again.
+BLOCKED: Final = "blocked"
 _CHECKPOINT: Final = ".checkpoint.parquet"
 
 
@@ -47,8 +49,13 @@ class DamagedFile:
     @property
     def advice(self) -> str:
         """The advice for a person."""
+        folder = self.path.partition(f"/{self.table}/")[0] + f"/{self.table}"
+        if self.table == BLOCKED:
+            return (
+                "Restore the file from a backup: until then nothing is fetched. Without a backup, rename the folder "
+                f"{folder} and block the sites again: cc-pipeline targets block"
+            )
         if self.is_needed:
-            folder = self.path.partition("/_delta_log/")[0]
             return (
                 "Restore the file from a backup. Without a backup, rename the folder "
                 f"{folder}: cc-pipeline run then makes all slices of the table again, from stored records"

@@ -11,8 +11,7 @@ from typing import Final
 
 from deltalake.exceptions import DeltaError
 
-from cc_pipeline.extraction import blocklist
-from cc_pipeline.lake.damaged_files import DamagedFile, find_damaged_files
+from cc_pipeline.lake.damaged_files import BLOCKED, DamagedFile, find_damaged_files
 from cc_pipeline.lake.lake import Lake, lake_fault
 
 #: Folder in that of a table for damaged files. Readers skip the prefix.
@@ -24,8 +23,7 @@ def repair_tables(lake: Lake) -> list[DamagedFile]:
     others. Those of the list of blocked sites stay. Raises ``EnvironmentFault`` if the lake cannot be read or
     written."""
     repaired: list[DamagedFile] = []
-    # without rows of the list, sites that a person blocked would be fetched again
-    for table in lake.specs.keys() - {blocklist.TABLE}:
+    for table in lake.specs.keys() - {BLOCKED}:
         # the files of rows are known once the log can be read
         for _ in ("log", "rows"):
             damaged_files = find_damaged_files(lake, table)

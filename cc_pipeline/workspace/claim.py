@@ -53,6 +53,12 @@ def is_home_of(settings: Settings) -> bool:
     return remembered_source(settings.home) == settings.source
 
 
+def has_lake(settings: Settings) -> bool:
+    """Whether there may be tables: the lake lies outside the home, or the home is not new. Makes no home. Raises as
+    :func:`~cc_pipeline.home.read_note`."""
+    return settings.has_separate_lake or read_note(settings.home, Path(settings.lake)) is not None
+
+
 def claim_existing_home(settings: Settings) -> bool:
     """Claims the home if it exists; returns whether it does. A command calls this while it may still refuse its
     arguments, so that a refused command makes no home. Raises as :func:`claim_home`."""

@@ -44,7 +44,7 @@ _PARSED_BY = ("parser", "parser_version", "source_file")
 CORE_TABLES: Final[tuple[TableSpec, ...]] = (
     TableSpec("crawls", CRAWLS_SCHEMA, key=("crawl",), sort_by=("crawl",)),
     TableSpec("targets", TARGETS_SCHEMA, key=("slug",), sort_by=("slug",), hidden=(EPOCH,)),
-    TableSpec("blocked", BLOCKED_SCHEMA, key=("definition",), sort_by=("definition",), is_published=False),
+    TableSpec("blocked", BLOCKED_SCHEMA, key=("definition",), sort_by=("definition",)),
     SLICES,
     TableSpec("index_manifest", INDEX_MANIFEST_SCHEMA, BY_CRAWL, ("subset", "path"),
     stage=MANIFEST, is_published=False),

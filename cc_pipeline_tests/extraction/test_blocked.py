@@ -54,8 +54,9 @@ def test_no_home_of_the_lake_fetches_a_blocked_site(bucket: tuple[Path, MiniCraw
     extract(other, SITE)
     assert mine.lake.read("records", {"crawl": NEW, "target": SITE}).num_rows == before > 0
     page = mine.lake.read("captures", {"crawl": NEW, "target": SITE}, ["url"]).column("url")[0].as_py()
-    with pytest.raises(UserInputError, match=f"is blocked since .*cc-pipeline targets unblock {SITE}"):
-        find_nearest_capture(other, parse_target(f"url:{page}"), None)
+    for home in (other, workspace_of(bucket[0], tmp_path / "new", lake=lake)):
+        with pytest.raises(UserInputError, match=f"is blocked since .*cc-pipeline targets unblock {SITE}"):
+            find_nearest_capture(home, parse_target(f"url:{page}"), None)
     assert "set-duo" in plan_crawl(other, NEW, ["set-duo"]).current_targets, "nothing more is to be done"
 
     with pytest.raises(UserInputError, match="is not blocked"):
@@ -64,6 +65,14 @@ def test_no_home_of_the_lake_fetches_a_blocked_site(bucket: tuple[Path, MiniCraw
     extract(mine, SET)
     assert held(mine, SET) == {SITE, OTHER}
     assert plan_crawl(mine, NEW, [SITE]).plan.slice_plans == ()
+
+
+def test_a_list_that_is_only_read_makes_no_home(bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path) -> None:
+    workspace = workspace_of(bucket[0], tmp_path / "home")
+    assert read_blocklist(workspace).blocks == ()
+    with pytest.raises(UserInputError, match="is not blocked"):
+        unblock(workspace, [parse_target(SITE)])
+    assert not (tmp_path / "home" / "home.json").exists()
 
 
 def test_a_list_that_cannot_be_read_stops_everything(bucket: tuple[Path, MiniCrawlTruth], tmp_path: Path) -> None:

@@ -182,6 +182,7 @@ def test_a_torn_list_of_blocked_sites_stops_fetches_until_a_person_mends_it(work
     for target in TARGETS:
         block(workspace, [parse_target(target)])
     cut(last_file(workspace, "blocked"), "empty")
+    assert "Restore the file from a backup: until then nothing is fetched" in bad(workspace)[0].advice
     assert _mend_tables(workspace)[1] is False
     with pytest.raises(EnvironmentFault, match="blocked"):
         extract(workspace_of(Path(workspace.settings.source), workspace.settings.home), *TARGETS)

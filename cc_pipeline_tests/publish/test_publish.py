@@ -9,9 +9,12 @@ from types import SimpleNamespace
 import duckdb
 import pytest
 
+from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault
+from cc_pipeline.extraction.blocklist import block, unblock
 from cc_pipeline.lake import snapshot
 from cc_pipeline.lake.slice import PAGE_TABLES
+from cc_pipeline.publish.publish import find_publication_lag
 from cc_pipeline.settings import Settings
 from cc_pipeline.workspace.tables import all_tables
 from cc_pipeline.workspace.workspace import Workspace
@@ -77,14 +80,21 @@ def test_a_capture_that_one_target_missed_is_shown_by_the_pages_of_another(bucke
 def test_a_copy_has_the_rows_of_the_views_and_needs_nothing_beside_it(asked_home: Settings, asked_copy: Path) -> None:
     views, copied = rows(asked_home.published_path), rows(asked_copy)
     assert views["main.captures"]
-    assert copied == {
-        name: found for name, found in views.items() if name not in ("lake.blocked", "lake.index_manifest")
-    }
+    assert copied == {name: found for name, found in views.items() if name != "lake.index_manifest"}
     with duckdb.connect(str(asked_copy), read_only=True) as connection:
         stored = connection.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'lake'").fetchall()
         assert {spec.name for spec in all_tables() if spec.is_published} <= {name for (name,) in stored}
         reading = connection.execute("SELECT count(*) FROM duckdb_views() WHERE contains(sql, 'parquet')")
         assert reading.fetchone() == (0,)
+
+
+def test_a_copy_lags_behind_a_block(bucket: Bucket, tmp_path: Path) -> None:
+    workspace = workspace_of(bucket[0], tmp_path, publish="copy")
+    block(workspace, [parse_target(SITE)])
+    publish(workspace)
+    assert find_publication_lag(workspace) is None
+    unblock(workspace, [parse_target(SITE)])
+    assert find_publication_lag(workspace) is not None
 
 
 @pytest.mark.bomb

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,10 +18,9 @@ from cc_pipeline.cli.command import EVERYDAY, Command, Group
 from cc_pipeline.cli.output import console, notice, progress_bars, write_rows
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.home import read_note
 from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
-from cc_pipeline.workspace.claim import claim_home
+from cc_pipeline.workspace.claim import claim_home, has_lake
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -249,7 +247,7 @@ def remove(
         )
     targets = user_input.expand_lists(targets)
     watched_definitions = {target.slug: target.definition for target in watch_list.read(settings.watch_list_path)}
-    if not dry_run and not settings.has_separate_lake and read_note(settings.home, Path(settings.lake)) is None:
+    if not dry_run and not has_lake(settings):
         # no home and no tables: a mistyped folder must not become the home of a source
         from cc_pipeline.automation.known_keys import find_target
 
