@@ -26,8 +26,7 @@ from cc_pipeline.workspace.workspace import Workspace
 ZIPNUM: Final = "zipnum"
 HARVEST: Final = "harvest"
 
-#: Index files of one subset, where the path list was not read yet, and bytes read of each for its footer.
-_FILES: Final = 300
+#: Bytes read of an index file for its footer.
 _FOOTER_BYTES: Final = 64 << 10
 #: Requests and bytes of a target in the columnar index (docs/finding.md), and the most of a file: then all is read.
 _PAGES_OF_TARGET: Final = (8, 1_400_000)
@@ -69,29 +68,17 @@ def estimate_zipnum(targets: Sequence[Target]) -> IndexOption:
     return IndexOption(ZIPNUM, requests, size, f"{format_count(requests, 'request')} through the URL index")
 
 
-def estimate_harvest(targets: Sequence[Target], *, files: int | None = None) -> IndexOption:
-    """The cost of the footers of the ``files`` of the wanted subsets (``None``: not known yet) and of the columnar
-    index."""
-    footers = _FILES if files is None else files
+def estimate_harvest(targets: Sequence[Target], files: int) -> IndexOption:
+    """The cost of the footers of the ``files`` of the wanted subsets and of the columnar index."""
     requests, size = _estimate_pages(targets, files)
-    description = f"{footers:,} footers and {format_count(requests, 'request')} in the columnar index"
-    return IndexOption(HARVEST, requests + footers + 1, size + footers * _FOOTER_BYTES, description)
+    description = f"{files:,} footers and {format_count(requests, 'request')} in the columnar index"
+    return IndexOption(HARVEST, requests + files + 1, size + files * _FOOTER_BYTES, description)
 
 
 def choose_cheapest(options: Iterable[IndexOption]) -> IndexOption:
     """The option with the fewest requests, where ``REQUEST_BYTES`` count as one more. Raises ``ValueError`` if there is
     no option."""
     return min(options, key=lambda option: option.requests + option.bytes / REQUEST_BYTES)
-
-
-def describe_choice(chosen_option: IndexOption, options: Iterable[IndexOption]) -> str:
-    """The chosen option and its alternatives, for people: ``7 requests through the URL index instead of …``."""
-    alternatives = [option.description for option in options if option.kind != chosen_option.kind]
-    return (
-        f"{chosen_option.description} instead of {' or '.join(alternatives)}"
-        if alternatives
-        else chosen_option.description
-    )
 
 
 def _count_by_width(targets: Sequence[Target]) -> tuple[int, int]:
@@ -112,12 +99,11 @@ def _is_wide(target: Target) -> bool:
     return not is_ip(host) and registered_domain(host) is None
 
 
-def _estimate_pages(targets: Sequence[Target], files: int | None) -> tuple[int, int]:
+def _estimate_pages(targets: Sequence[Target], files: int) -> tuple[int, int]:
     narrow, wide = _count_by_width(targets)
-    file_count = _FILES if files is None else files
-    touched_files = ceil(wide * _WIDE_SHARE * file_count)
+    touched_files = ceil(wide * _WIDE_SHARE * files)
     requests, size = (
-        min(narrow * per_target + touched_files * per_file, file_count * per_file)
+        min(narrow * per_target + touched_files * per_file, files * per_file)
         for per_target, per_file in zip(_PAGES_OF_TARGET, _MAX_PAGES_OF_FILE, strict=True)
     )
     return requests, size
@@ -154,11 +140,10 @@ def _choose_index(workspace: Workspace, crawl_plan: CrawlPlan, targets: Sequence
     files = sum(file.subset in unharvested for file in listed_files(workspace, crawl)[0])
     if files <= _FEW_FILES:
         return None
-    options = [estimate_zipnum(searched_targets), estimate_harvest(searched_targets, files=files)]
-    option = choose_cheapest(options)
-    if option.kind != ZIPNUM or workspace.clusters.find(workspace.transport, crawl) is None:
+    zipnum, harvest = estimate_zipnum(searched_targets), estimate_harvest(searched_targets, files)
+    if choose_cheapest([zipnum, harvest]) is harvest or workspace.clusters.find(workspace.transport, crawl) is None:
         return None
-    return describe_choice(option, options)
+    return f"{zipnum.description} instead of {harvest.description}"
 
 
 def _list_lookups(crawl_plan: CrawlPlan) -> list[Slice]:

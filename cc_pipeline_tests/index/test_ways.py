@@ -20,19 +20,19 @@ HUNDREDS = [parse_target("set:many = " + ", ".join(f"example{n}.org" for n in ra
 @pytest.mark.parametrize(
     ("targets", "files", "kind"),
     [
-        (ONE, None, ZIPNUM),
+        (ONE, 300, ZIPNUM),
         # a crawl of few index files is harvested for a single target
         (ONE, 1, HARVEST),
         # a read of the columnar index costs more than one of ZipNum, so many targets alone are no reason to harvest
-        (HUNDREDS, None, ZIPNUM),
+        (HUNDREDS, 300, ZIPNUM),
         # hundreds of megabytes of whole lines are
-        ([parse_target("tld:museum")], None, HARVEST),
-        ([parse_target("suffix:gov.uk")], None, HARVEST),
+        ([parse_target("tld:museum")], 300, HARVEST),
+        ([parse_target("suffix:gov.uk")], 300, HARVEST),
         ([parse_target("tld:museum"), *ONE], 300, HARVEST),
     ],
 )
-def test_the_cheapest_way(targets: list, files: int | None, kind: str) -> None:
-    ways = (estimate_zipnum(targets), estimate_harvest(targets, files=files))
+def test_the_cheapest_way(targets: list, files: int, kind: str) -> None:
+    ways = (estimate_zipnum(targets), estimate_harvest(targets, files))
     assert choose_cheapest(ways).kind == kind
 
 
@@ -55,4 +55,4 @@ def test_a_reversed_name_is_as_wide_as_what_begins_so(wide: bool, text: str) -> 
     same = [parse_target("tld:com" if wide else "example.com")]
     asked = [parse_target(text)]
     assert estimate_zipnum(asked) == estimate_zipnum(same)
-    assert estimate_harvest(asked) == estimate_harvest(same)
+    assert estimate_harvest(asked, 300) == estimate_harvest(same, 300)
