@@ -160,22 +160,6 @@ class Condition:
         """Returns the outcome of a capture for which some of the terms are open."""
         return OPEN + Condition(tuple(compress(self.terms, is_open))).text if any(is_open) else MATCH_YES
 
-    def values_of(self, name: str) -> tuple[str, ...]:
-        """Returns the only values of a column that the condition allows; none if it allows any."""
-        return next((term.values for term in self.terms if term.column == name and term.operator in ("=", "in")), ())
-
-    def rules_out(self, column: str, values: pa.Array) -> pa.Array:
-        """Returns for each value of one ``column`` of an index whether it alone excludes a capture. Null excludes
-        none."""
-        captures = pa.table({column: values})
-        is_excluded = pa.repeat(False, len(values))
-        for term in self.terms:
-            # of several columns the first with a value counts
-            if CONDITION_COLUMNS[term.column][0] == column:
-                is_met = term.truth_of_values(_compute_column(term.column, captures))
-                is_excluded = pc.or_(is_excluded, pc.fill_null(pc.invert(is_met), False))
-        return is_excluded
-
 
 @lru_cache(maxsize=1024)
 def parse_condition(text: str) -> Condition:

@@ -71,7 +71,6 @@ NOT_FOLLOWED = {
     "api/add_captures.py": "options of the same call: followed in named_captures/test_adding.py",
     "api/choices.py": "options of the same call: followed in test_home_settings.py",
     "api/run_steps.py": "a source without path lists; a FILE of the reader's own; damage of an archive file",
-    "api/scanning.py": "options of the same call: followed in named_captures/test_scanning.py",
     "api/target_runs.py": "options of the same call; crawls that failed need a source that answers again",
     "cli/capture_output.py": "options of the same call",
     "cli/run_report.py": "queries and removals, which are run in test_lists.py and test_removing.py",

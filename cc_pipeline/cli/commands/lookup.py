@@ -81,7 +81,7 @@ def lookup(
 
       cc-pipeline lookup url:example.com/about -c 2018..2024 --out about.parquet
 
-      cc-pipeline lookup '* where mime=application/pdf and tld=ch' -c newest \
+      cc-pipeline lookup tld:ch -c newest --where mime=application/pdf \
         --out swiss.parquet
 
     Crawls are searched one after the other, the newest first, and each result is written at once. A crawl without an
@@ -90,7 +90,6 @@ def lookup(
     With --count, [bold]pages[/] are distinct URLs, [bold]captures[/] their captures, [bold]bytes[/] their compressed
     records. [bold]to read[/] is how many bytes a fetch would read: neighbouring records are read together.
     """
-    from cc_pipeline.api.scanning import condition_of_all
     from cc_pipeline.cli.capture_output import capture_writer, choose_columns
     from cc_pipeline.commoncrawl.conditions import parse_condition
 
@@ -105,9 +104,6 @@ def lookup(
         return
     output_format = choose_format(output, out)
     names = choose_columns(columns, output_format)
-    if scan_condition := condition_of_all(targets):
-        _scan_crawls(settings, scan_condition, crawl, names, output_format, out, harvest=harvest)
-        return
     read = columns_to_read(names)
     with (
         open_lookup(settings, read_targets(targets, settings), crawl, where=condition, harvest=harvest) as question,
@@ -155,33 +151,6 @@ def _refuse_unfound(question: LookupRequest, crawls: Sequence[str], found_slugs:
         more_note = f" and {len(more_targets):,} more" if more_targets else ""
         where = crawls[0] if len(crawls) == 1 else format_count(len(crawls), "crawl")
         raise UserInputError(f"the index of {where} lists no capture of {first_target.definition}{more_note}")
-
-
-def _scan_crawls(
-    settings: Settings,
-    where: str,
-    crawl: Sequence[str],
-    names: Sequence[str],
-    output_format: str,
-    out: Path | None,
-    *,
-    harvest: bool,
-) -> None:
-    """Writes all captures of crawls that match a condition to a file."""
-    from cc_pipeline.api.scanning import delete_parts, scan
-    from cc_pipeline.cli.capture_output import capture_writer
-
-    if out is None:
-        raise UserInputError(
-            "a scan of a whole crawl needs a file, so that the scan can continue after a stop: add --out FILE.parquet"
-        )
-    with (
-        open_lookup(settings, (), crawl, harvest=harvest) as question,
-        capture_writer(output_format, names, out) as write,
-    ):
-        capture_count = scan(question, where, out, write)
-    delete_parts(out)
-    notice(f"{format_count(capture_count, 'capture')} in {out}")
 
 
 def _print_counts(original_question: LookupRequest, output: str) -> None:
