@@ -134,7 +134,7 @@ class Home:
                 f"{wrong[0]!r} is not a column of a capture; these are: {', '.join(NAMED_CAPTURES.names)}"
             )
         settings = load_settings_without_home(self._home_folder, **self._overrides)
-        targets = read_targets(texts, settings)
+        targets = read_targets(texts)
 
         @contextmanager
         def ask() -> Iterator[Any]:
@@ -220,7 +220,7 @@ class Home:
         find_engine(settings.engine).check_ready(settings)
         parts: list[Part] = []
         with use_reporter(self.reporter):
-            parsed_targets = read_targets(_to_texts(targets), settings)
+            parsed_targets = read_targets(_to_texts(targets))
             settings = confirm_choices(settings, yes=yes)
             troubles = run_targets(settings, _to_texts(crawls), parsed_targets, yes=yes, on_part=parts.append)
         report = _make_report(parts)

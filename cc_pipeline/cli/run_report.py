@@ -134,7 +134,7 @@ def _note_absent_targets(
     *,
     details: bool,
 ) -> None:
-    """Prints the targets found in no crawl, whether the home keeps them, and what a mistyped one may mean."""
+    """Prints the targets found in no crawl, and whether the home keeps them."""
     present = {
         slice_.target for slice_, change in changes.items() if change.after.captures or change.change == "not run"
     }
@@ -148,7 +148,6 @@ def _note_absent_targets(
             names = _list_names([shorten_definition(by_slug[slug]) for slug in slugs], details=details)
             subsets = ", ".join(settings.subsets)
             note(f"no crawl of this run has captures (subset {subsets}) of {targets}: {names}")
-    _note_guesses(settings, [by_slug[slug] for slug in absent if by_slug[slug].place is not None], forgotten)
 
 
 def _list_names(names: Sequence[str], *, details: bool) -> str:
@@ -156,18 +155,6 @@ def _list_names(names: Sequence[str], *, details: bool) -> str:
     return "; ".join(shown) + (
         f" and {len(names) - len(shown):,} more, which --details names" if shown != names else ""
     )
-
-
-def _note_guesses(settings: Settings, absent_targets: Sequence[Target], forgotten: Collection[str]) -> None:
-    """Prints suggestions for new targets without captures, and the command that removes each."""
-    from cc_pipeline.api.user_input import find_captured_targets, guess_names
-
-    earlier_found = find_captured_targets(settings, [target.slug for target in absent_targets])
-    absent_targets = [target for target in absent_targets if target.slug not in earlier_found]
-    for target, guess in guess_names(settings, absent_targets) if absent_targets else ():
-        removal = advise("targets remove", target.definition)
-        forget = "" if target.slug in forgotten else f" To remove this target: {removal}"
-        note(f"no crawl of this run has captures of {target.definition}; did you mean {guess}?{forget}")
 
 
 def _note_absent_members(settings: Settings, changes: Changes, by_slug: Mapping[str, Target], *, details: bool) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cc_pipeline.api import user_input
 from cc_pipeline.api.lookups import (
     PLACE,
     LookupRequest,
@@ -27,7 +26,7 @@ from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import choose_format, notice, warn, write_rows
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.progress import format_count
+from cc_pipeline.progress import format_count, list_first
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
 
 #: The most crawls that are shown in a line each.
 _MAX_CRAWL_LINES: Final = 15
+#: The most targets without captures that are named.
+_MAX_NAMED_TARGETS: Final = 20
 _YEAR: Final = re.compile(r"(?<!\d)\d{4}(?!\d)")
 
 
@@ -97,16 +98,14 @@ def lookup(
     if count:
         if out is not None or columns is not None or limit:
             raise UserInputError("--count cannot be combined with --out, --columns or --limit")
-        with open_lookup(
-            settings, read_targets(targets, settings), crawl, where=condition, harvest=harvest
-        ) as question:
+        with open_lookup(settings, read_targets(targets), crawl, where=condition, harvest=harvest) as question:
             _print_counts(question, check_format(output or "table"))
         return
     output_format = choose_format(output, out)
     names = choose_columns(columns, output_format)
     read = columns_to_read(names)
     with (
-        open_lookup(settings, read_targets(targets, settings), crawl, where=condition, harvest=harvest) as question,
+        open_lookup(settings, read_targets(targets), crawl, where=condition, harvest=harvest) as question,
         capture_writer(output_format, names, out) as write,
     ):
         remaining = limit or None
@@ -133,12 +132,13 @@ def lookup(
                 notice(f"stopped after {format_count(limit, 'capture')} (--limit); there may be more")
                 return
         report_costs(question.costs)
+        absent = [target.definition for target in question.targets if target.slug not in found_slugs]
+        if found_slugs and absent:
+            notice(f"no captures of {list_first(absent, _MAX_NAMED_TARGETS)}")
         if out is not None:
             # an incomplete file must not appear, and an empty one must replace none
             refuse_failed(question, failed)
             _refuse_unfound(question, searched_crawls, found_slugs)
-        if not any(target.where for target in question.targets):
-            _suggest_targets(question, found_slugs)
     refuse_failed(question, failed)
     _refuse_unfound(question, searched_crawls, found_slugs)
 
@@ -196,7 +196,6 @@ def _print_counts(original_question: LookupRequest, output: str) -> None:
     for note in describe_omitted_subsets(question.workspace, [*counts], single):
         warn(note)
     found_slugs = {slug for crawl_counts in counts.values() for slug, count in crawl_counts.items() if count}
-    _suggest_targets(question, found_slugs)
     refuse_failed(question, failed)
     _refuse_unfound(question, [*counts], found_slugs)
 
@@ -223,21 +222,6 @@ def _sum_by_year(rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
         group = sums.setdefault((crawl if year is None else year[0], target), [0] * len(counts))
         group[:] = map(sum, zip(group, counts, strict=True))
     return [(*group, *counts) for group, counts in sums.items()]
-
-
-def _suggest_targets(question: LookupRequest, found_slugs: Collection[str]) -> None:
-    """Prints suggestions for targets without captures whose names resemble known ones: nothing else tells a typo from a
-    site that was never crawled."""
-    absent_targets = [
-        target for target in question.targets if target.slug not in found_slugs and target.place is not None
-    ]
-    if not absent_targets:
-        return
-    found_names = [
-        target.value for target in question.targets if target.slug in found_slugs and target.place is not None
-    ]
-    for target, guess in user_input.guess_names(question.settings, absent_targets, found_names):
-        warn(f"the index lists no captures of {target.definition}; did you mean {guess}?")
 
 
 def _measure_captures(captures: pa.Table) -> tuple[int, int, int, int, int, int]:

@@ -59,7 +59,7 @@ def plan(
 
       cc-pipeline plan suffix:gov.uk -c newest --index parquet --locate
     """
-    with open_lookup(settings, read_targets(targets, settings), crawl) as question:
+    with open_lookup(settings, read_targets(targets), crawl) as question:
         rows, notes = _plan_rows(question, locate=locate)
     if row_format() == "table" and console.is_terminal:
         _show_rows(rows)

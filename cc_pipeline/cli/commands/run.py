@@ -140,7 +140,7 @@ def _refuse_unfound(targets: Sequence[Target], parts: Sequence[Part]) -> None:
 
 
 def _requested_targets(settings: Settings, texts: Sequence[str], watched: bool) -> tuple[Target, ...]:
-    typed_targets = read_targets(texts, settings)
+    typed_targets = read_targets(texts)
     watched_targets = watch_list.read(settings.watch_list_path) if watched else ()
     if watched and not watched_targets and not typed_targets:
         raise UserInputError(f"the watch list is empty; add to it with: {advise('targets add', 'example.com')}")
@@ -158,7 +158,7 @@ def _refetch(settings: Settings, targets: Sequence[str], crawl: Sequence[str]) -
     rows: list[Sequence[object]] = []
     refetches: list[Refetch] = []
     with (
-        open_lookup(settings, read_targets(targets, settings), crawl) as question,
+        open_lookup(settings, read_targets(targets), crawl) as question,
         StageRunner(question.workspace) as runner,
         progress_bars(),
     ):
