@@ -18,8 +18,7 @@ from cc_pipeline.api.lookups import (
     refuse_failed,
     report_costs,
 )
-from cc_pipeline.api.row_preview import HTML_ROWS
-from cc_pipeline.api.rows import MemoryRows, Rows, first_rows
+from cc_pipeline.api.rows import SHOWN_ROWS, MemoryRows, Rows, first_rows
 from cc_pipeline.progress import format_count
 from cc_pipeline.terminal import escape_controls
 
@@ -108,8 +107,8 @@ class Captures(Rows):
         first: list[pa.RecordBatch] = []
         rows = 0
         for batch in self._batches_of_crawls():
-            if rows < HTML_ROWS:
-                first.append(first_rows(batch, HTML_ROWS - rows))
+            if rows < SHOWN_ROWS:
+                first.append(first_rows(batch, SHOWN_ROWS - rows))
                 self._last = first, None
             rows += batch.num_rows
             yield batch

@@ -47,9 +47,6 @@ class Export:
     def __repr__(self) -> str:
         return self.rows.text_under(self._caption)
 
-    def _repr_html_(self) -> str:
-        return self.rows.html_under(self._caption)
-
     @property
     def _caption(self) -> str:
         other_files = [str(file) for file in self.files if file != self.path]

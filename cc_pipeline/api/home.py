@@ -52,9 +52,6 @@ class RunReport:
     def __repr__(self) -> str:
         return self.rows.text_under(self._caption)
 
-    def _repr_html_(self) -> str:
-        return self.rows.html_under(self._caption)
-
     @property
     def _caption(self) -> str:
         rows = list(self.rows)

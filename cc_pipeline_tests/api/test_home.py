@@ -174,7 +174,7 @@ def test_an_export_has_the_rows_of_the_table_and_names_its_files(used: Home, tmp
     text = used.table("page_text", SITE, NEW).to_arrow()
     done = used.export(tmp_path / "text.parquet", SITE, NEW, tables="page_text")
     assert [*done.rows] == [{"name": "page_text", "rows": text.num_rows, "columns": text.num_columns}]
-    assert pl.DataFrame(done).height == 1 and "page_text" in done._repr_html_()
+    assert pl.DataFrame(done).height == 1 and "page_text" in repr(done)
     read = pl.read_parquet(done.path)
     assert sorted(read["url"]) == sorted(text["url"].to_pylist()) and read.columns == text.column_names
     assert {*done.files} == {*tmp_path.iterdir()} and tmp_path / "text.parquet.README.md" in done.files
