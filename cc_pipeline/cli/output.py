@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,6 +54,9 @@ _last_wait_seconds = [0]
 #: Time of the last line about waiting (monotonic), and seconds until the next.
 _last_line_at = [0.0]
 _SECONDS_BETWEEN_LINES: Final = 60.0
+#: The most crawls that have a line each; more have a line for each year.
+MAX_CRAWL_LINES: Final = 15
+YEAR: Final = re.compile(r"(?<!\d)\d{4}(?!\d)")
 _SUFFIXES = {".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".parquet": "parquet"}
 
 

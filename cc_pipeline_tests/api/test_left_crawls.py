@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ import pytest
 from cc_pipeline.api import target_runs
 from cc_pipeline.api.lookups import NoIndex, look_up_each_crawl
 from cc_pipeline.api.target_runs import Part, run_targets
-from cc_pipeline.cli.run_report import print_crawl_line
+from cc_pipeline.cli.run_report import CrawlLines
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, SourceRefuses
+from cc_pipeline.lake.slice import Slice
 from cc_pipeline.settings import load_settings
 
 CRAWLS = [f"CC-MAIN-20{year}-10" for year in range(25, 13, -1)]
@@ -75,22 +77,34 @@ def test_a_full_disk_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_crawl_without_an_index_is_a_part_of_its_own_and_no_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(target_runs, "_find_unsearchable", lambda *_: (CRAWLS[11], CRAWLS[3]))
     parts: list[Part] = []
     asked, lasts, troubles = run(tmp_path, monkeypatch, {}, parts)
     assert (asked, lasts, troubles) == ([*CRAWLS[:3], *CRAWLS[4:11]], [False] * 9 + [True], [])
-    assert parts[0].unsearched == (CRAWLS[11], CRAWLS[3])
+    assert not parts[0].targets
     assert parts[0].notes == (f"2 crawls not searched, since no index is published: {CRAWLS[11]}, {CRAWLS[3]}",)
-    print_crawl_line(parts[0])
-    assert capsys.readouterr().out.splitlines() == [
-        f" 1 of 12  {CRAWLS[11]}: not searched: no index is published",
-        f" 2 of 12  {CRAWLS[3]}: not searched: no index is published",
-    ]
     # listed captures need no index
     groups, unsearched = target_runs._split_by_crawl(load_settings({}, home=str(tmp_path)), CRAWLS, [])
     assert (groups, unsearched) == ([], ())
+
+
+def test_many_crawls_have_a_line_a_year(capsys: pytest.CaptureFixture[str]) -> None:
+    after, before = SimpleNamespace(captures=2, fetched=1, lost=0), SimpleNamespace(captures=0)
+    change: Any = SimpleNamespace(change="new", after=after, before=before)
+    crawls, target = (
+        [f"CC-MAIN-{year}-{week}" for year in (2024, 2023) for week in range(10, 19)],
+        parse_target("a.org"),
+    )
+    for shown in (crawls, crawls[7:11]):
+        lines = CrawlLines()
+        for number, crawl in enumerate(shown, start=1):
+            slices = {Slice(crawl, "a.org"): change}
+            lines.add(Part(load_settings({}), (target,), slices, frozenset(), (), (number, len(shown)), 0.5))
+        lines.print()
+        names = [line.split()[3] for line in capsys.readouterr().out.splitlines()]
+        assert names == (["2024:", "2023:"] if shown is crawls else [f"{crawl}:" for crawl in shown])
 
 
 def test_only_crawls_of_the_arc_years_may_have_no_index(tmp_path: Path) -> None:

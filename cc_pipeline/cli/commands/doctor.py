@@ -332,7 +332,7 @@ def _launch(workspace: Workspace, title: str, start: Callable[[StageRunner], obj
     from cc_pipeline.defs.stage_runner import StageRunner
 
     with StageRunner(workspace) as runner:
-        run_step(title, partial(start, runner), is_notice=False)
+        run_step(title, partial(start, runner))
 
 
 def _refetch_lost(
@@ -368,7 +368,6 @@ def _refetch_lost(
                     run_step(
                         f"lost records of {crawl}",
                         partial(runner.extract, [crawl], group_targets),
-                        is_notice=False,
                     )
                 except Incomplete as error:
                     # a failure in one crawl must not stop the others

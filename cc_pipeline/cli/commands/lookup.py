@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -24,7 +23,7 @@ from cc_pipeline.api.lookups import (
 from cc_pipeline.api.user_input import check_format, read_targets
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
-from cc_pipeline.cli.output import choose_format, notice, warn, write_rows
+from cc_pipeline.cli.output import MAX_CRAWL_LINES, YEAR, choose_format, notice, warn, write_rows
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.progress import format_count, list_first
 from cc_pipeline.settings import Settings
@@ -32,11 +31,8 @@ from cc_pipeline.settings import Settings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: The most crawls that are shown in a line each.
-_MAX_CRAWL_LINES: Final = 15
 #: The most targets without captures that are named.
 _MAX_NAMED_TARGETS: Final = 20
-_YEAR: Final = re.compile(r"(?<!\d)\d{4}(?!\d)")
 
 
 def lookup(
@@ -204,7 +200,7 @@ def _show_counts(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Shows counts in few lines and columns: a line a crawl, of many crawls a line a year. JSON and CSV have a line for
     each crawl and all columns."""
     crawl_count = len({row[0] for row in rows})
-    if crawl_count > _MAX_CRAWL_LINES:
+    if crawl_count > MAX_CRAWL_LINES:
         # pages of several crawls are the same ones, so they cannot be added
         columns = ("year", "target", *columns[3:])
         rows = _sum_by_year(rows)
@@ -218,7 +214,7 @@ def _sum_by_year(rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
     """Adds the counts of a target in the crawls of a year, in the order of the rows."""
     sums: dict[tuple[str, str], list[int]] = {}
     for crawl, target, _, *counts in rows:
-        year = _YEAR.search(crawl)
+        year = YEAR.search(crawl)
         group = sums.setdefault((crawl if year is None else year[0], target), [0] * len(counts))
         group[:] = map(sum, zip(group, counts, strict=True))
     return [(*group, *counts) for group, counts in sums.items()]

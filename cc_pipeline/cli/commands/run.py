@@ -21,7 +21,7 @@ from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import ConsoleReporter, notice, progress_bars, write_rows
 from cc_pipeline.cli.run_report import (
-    print_crawl_line,
+    CrawlLines,
     print_home_totals,
     print_summary,
     warn_if_not_compiled,
@@ -68,7 +68,8 @@ def run(
 
     Ends with status 3 if the source did not return everything: run the same command again, it fetches only the rest.
     If the source refuses requests, the command waits; Ctrl-C keeps everything fetched. New targets found in no crawl
-    are not kept; if none was found, it ends with status 1. With many crawls it prints a line for each, then totals.
+    are not kept; if none was found, it ends with status 1. With several crawls it prints a line for each (of
+    many, for each year), then totals.
 
     [bold]Examples[/]
 
@@ -110,14 +111,17 @@ def run(
     warn_if_not_compiled(settings)
     settings = confirm_choices(settings, yes=yes)
     parts: list[Part] = []
+    lines = CrawlLines()
 
     def report_part(part: Part) -> None:
         parts.append(part)
-        if part.position[1] > 1:
-            print_crawl_line(part)
+        lines.add(part)
 
-    with use_reporter(ConsoleReporter(details=details)):
-        troubles = run_targets(settings, crawl, requested, yes=yes, on_part=report_part)
+    try:
+        with use_reporter(ConsoleReporter(details=details)):
+            troubles = run_targets(settings, crawl, requested, yes=yes, on_part=report_part)
+    finally:
+        lines.print()
     print_summary(parts, details=details)
     if details:
         print_home_totals(settings)
