@@ -35,7 +35,6 @@ class ReasonKind(Enum):
     in."""
 
     NEW = "new"
-    REQUESTED = "forced"
     DEFINITION = "the target's definition changed"
     BLOCKED = "its sites on the blocklist changed"
     MEMBERS = "members of the set changed"
@@ -46,6 +45,7 @@ class ReasonKind(Enum):
     UNLISTED_CAPTURES = "{captures} no longer in the index, to be removed"
     CAPTURES = "its captures changed"
     PENDING_CAPTURES = "{captures} pending since {since}"
+    LOST_CAPTURES = "{captures} lost, to be requested again"
     LOST_BYTES = "the bytes of {records} are missing"
     POLICY = "the digest policy changed"
     RECORDS = "its records changed"
@@ -53,6 +53,10 @@ class ReasonKind(Enum):
     OPTIONS = "the parser's options changed"
     INCOMPLETE_ROWS = "its rows are incomplete"
     AFTER_PREVIOUS_STAGE = "after the previous step"
+
+
+#: Reasons that are about single captures of a slice, whose cost was agreed to before.
+SINGLE_CAPTURES: Final = (ReasonKind.PENDING_CAPTURES, ReasonKind.LOST_CAPTURES, ReasonKind.LOST_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,6 @@ class SliceRequest:
 
     version: str
     is_set: bool = False
-    forced_stages: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,7 @@ class Options:
     markdown: bool = False
     parser: str = PARSER_VERSION
     accepts_removals: bool = False
+    refetch: bool = False
 
 
 def options_of(settings: Settings, *, accepts_removals: bool = False) -> Options:
@@ -121,6 +125,7 @@ def options_of(settings: Settings, *, accepts_removals: bool = False) -> Options
         settings.markdown,
         PARSER_VERSION,
         accepts_removals or settings.accept_removals,
+        settings.refetch,
     )
 
 
@@ -167,7 +172,7 @@ def estimate_price(slice_state: SliceState, stage: Stage, reason: Reason) -> Pri
     if slice_state.lookup is None:
         return Price(None, None)
     price = slice_state.lookup.price
-    if reason.kind in (ReasonKind.PENDING_CAPTURES, ReasonKind.LOST_BYTES):
+    if reason.kind in SINGLE_CAPTURES:
         share = min(1.0, reason.n / max(1, slice_state.lookup.captures))
         return Price(min(reason.n, price.requests), int(price.bytes * share))
     return Price(price.requests, price.bytes)
@@ -237,11 +242,8 @@ def _plan_slice(
     reasons: dict[str, Reason | None] = {}
     for stage, rule in rules:
         if stage in stages:
-            forced_reason = Reason(ReasonKind.REQUESTED) if stage.label in request.forced_stages else None
             reasons[stage.label] = (
-                Reason(ReasonKind.AFTER_PREVIOUS_STAGE)
-                if any(reasons.values())
-                else (None if is_blocked else rule()) or forced_reason
+                Reason(ReasonKind.AFTER_PREVIOUS_STAGE) if any(reasons.values()) else None if is_blocked else rule()
             )
     return SlicePlan(slice_, reasons.get(LOCATE.label), reasons.get(FETCH.label), reasons.get(PARSE.label))
 
@@ -303,7 +305,9 @@ def _find_fetch_reason(slice_state: SliceState, options: Options) -> Reason | No
         return Reason(ReasonKind.POLICY)
     if fetched.input["state"] != "complete":
         return Reason(ReasonKind.PENDING_CAPTURES, note.pending, note.last_attempt_at)
-    return Reason(ReasonKind.LOST_BYTES, slice_state.lost_records) if slice_state.lost_records else None
+    if slice_state.lost_records:
+        return Reason(ReasonKind.LOST_BYTES, slice_state.lost_records)
+    return Reason(ReasonKind.LOST_CAPTURES, note.lost) if options.refetch and note.lost else None
 
 
 def _find_parse_reason(slice_state: SliceState, options: Options) -> Reason | None:

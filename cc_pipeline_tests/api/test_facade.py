@@ -54,7 +54,7 @@ METHODS = [name for name in vars(cc_pipeline.Home) if not name.startswith("_")]
         (
             advise("run", "a.com", crawl=NEW, refetch=True),
             f"cc-pipeline run a.com --crawl {NEW} --refetch",
-            f"cc-pipeline run a.com --crawl {NEW} --refetch",
+            f'home.run("a.com", crawls="{NEW}", refetch=True)',
         ),
     ],
 )

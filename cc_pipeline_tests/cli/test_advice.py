@@ -57,7 +57,6 @@ CASES = {
     ),
     "a target that was not run": Case("api/user_input.py", "export set:six --table captures --out out.csv", "captures"),
     "records of an empty home": Case("api/export.py", "export example.org --out out.wacz", "are listed", fresh=True),
-    "never fetched": Case("extraction/refetch.py", f"run example.com -c {OLD} --refetch", "fetched"),
     "subsets that were left out": Case(
         "checks/omissions.py", f"lookup example.com -c {NEW} --count", "robotstxt were not requested"
     ),
