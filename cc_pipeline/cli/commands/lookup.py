@@ -57,7 +57,6 @@ def lookup(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="At most this many captures; 0 for all.")] = 0,
     harvest: Annotated[bool, typer.Option("--harvest", help="First harvest the index of crawls that need it.")] = False,
-    guard_formulas: options.GuardFormulas = False,
 ) -> None:
     r"""Find the captures of targets in crawls, in the cheapest index or in the one that --index names.
 
