@@ -15,7 +15,6 @@ from cc_pipeline import COMPILED, describe_missing_modules
 from cc_pipeline.checks.asset_checks import ledger_balances, nothing_missing, stored_files
 from cc_pipeline.checks.evaluate import evaluate_check
 from cc_pipeline.checks.finding import Finding, describe_fault
-from cc_pipeline.checks.home_sizes import size_findings
 from cc_pipeline.checks.outputs import publication_verdict
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
@@ -52,7 +51,6 @@ def examine(settings: Settings) -> list[Finding]:
         *_check_home(settings),
         *_check_contact(settings),
         *_check_disk(settings.home),
-        *size_findings(settings.home),
     ]
     with open_workspace(settings) as workspace:
         findings += _check_source(workspace)
