@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -217,18 +216,3 @@ class Page:
         status = "status not known" if self.status is None else f"status {self.status}"
         text = f"{self.url}, {self.crawl}, {captured}, {status}, digest {self.digest_check}"
         return escape_controls(text, one_line=True)
-
-    def _repr_html_(self) -> str:
-        from cc_pipeline.errors import CcPipelineError
-
-        try:
-            # the whole page is parsed to show its beginning, in a process of its own
-            text = self.text
-        except CcPipelineError as error:
-            text = str(error)
-        preview = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
-        return f"<p>{html.escape(repr(self))}</p><p>{html.escape(preview)}</p>"
-
-
-#: The most characters of a page's text in a notebook.
-_SHOWN_CHARACTERS: Final = 2_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
@@ -151,14 +151,13 @@ class Home:
         url: str,
         at: str | datetime | None = None,
         *,
-        within: timedelta | None = None,
         crawls: Crawls | None = None,
         max_crawls: int = 10,
     ) -> Page:
         """Returns one page: its newest capture, or the one nearest to ``at`` (a time as ``2019-05``, or a ``datetime``,
         naive ones in UTC). Crawls are asked one after the other, the nearest first.
 
-        Raises ``NoSuchCapture`` if no crawl has the page, or none ``within`` that time of ``at``.
+        Raises ``NoSuchCapture`` if no crawl has the page.
         """
         from cc_pipeline.api.captures import Page
         from cc_pipeline.api.lookups import find_named_crawls, load_settings_without_home
@@ -166,11 +165,9 @@ class Home:
         from cc_pipeline.commoncrawl.crawls import measure_gap
         from cc_pipeline.commoncrawl.target_text import parse_target
         from cc_pipeline.export.capture_forms import start_parser
-        from cc_pipeline.extraction.nearest_capture import NoSuchCapture, find_nearest_capture
+        from cc_pipeline.extraction.nearest_capture import find_nearest_capture
         from cc_pipeline.workspace.workspace import open_workspace
 
-        if within is not None and at is None:
-            raise UserInputError("within is a distance from a time; add at=…, or leave out within")
         target = parse_target(url if url.strip().lower().startswith("url:") else f"url:{url.strip()}")
         moment = _to_utc(at) if isinstance(at, datetime) else None
         span = (moment, moment) if moment else period(at) if isinstance(at, str) else None
@@ -182,18 +179,6 @@ class Home:
         page = Page(nearest, None)
         if span is not None and page.captured is not None:
             page.distance = measure_gap(span, (page.captured, page.captured))
-        if within is not None and page.distance is None:
-            raise NoSuchCapture(
-                f"the nearest capture of {target.value} has no time, so its distance from the requested time is not "
-                "known",
-                "Leave out within to get this capture.",
-            )
-        if within is not None and page.distance is not None and page.distance > within:
-            raise NoSuchCapture(
-                f"the nearest capture of {target.value} is of {page.captured:%Y-%m-%d %H:%M:%S} UTC, which is farther "
-                "from the requested time than within allows",
-                "Allow a larger distance (within), or request another time (at).",
-            )
         return page
 
     @public

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import duckdb
@@ -145,10 +145,6 @@ def test_a_page_is_the_one_nearest_to_a_time(bucket: tuple[Path, MiniCrawlTruth]
     assert page.distance == timedelta(0)
     assert page.text and page.html.lower().find("<html") >= 0 and page.content and page.json()["url"] == page.url
     assert used.get(one.url).crawl == NEW
-    with pytest.raises(NoSuchCapture):
-        used.get(one.url, at=datetime(2010, 1, 1, tzinfo=UTC), within=timedelta(days=30))
-    with pytest.raises(UserInputError, match="add at="):
-        used.get(one.url, within=timedelta(days=30))
     with pytest.raises(NoSuchCapture):
         used.get("https://www.example.com/never-there")
 
