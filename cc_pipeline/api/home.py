@@ -11,11 +11,11 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from cc_pipeline.api.facade import public
 from cc_pipeline.api.reporter import Reporter, StderrReporter, use_reporter
-from cc_pipeline.errors import Incomplete, UserInputError, describe_unknown_name
+from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings, load_settings
 
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from cc_pipeline.export.table_files import Selection
 
 Crawls = str | int | Sequence[str | int]
-Match = Literal["exact", "prefix", "host", "domain"]
-#: The prefix of a target, by how it matches.
-_MATCH_PREFIXES: Final = {"exact": "url:", "prefix": "prefix:", "host": "host:", "domain": "domain:"}
 _NO_LIMIT: Final = 1 << 62
 
 
@@ -93,38 +90,24 @@ class Home:
         self,
         target: str | Sequence[str],
         *,
-        match: Match | None = None,
         crawls: Crawls = "newest",
-        since: str | None = None,
-        until: str | None = None,
-        status: str | int | None = None,
-        mime: str | None = None,
-        language: str | None = None,
         where: str | None = None,
         columns: Sequence[str] | None = None,
         limit: int | None = None,
     ) -> Captures:
         """Returns the captures of targets in crawls, from the cheapest index. No index is asked before they are read.
 
-        ``target`` is a target as the commands take it; ``match`` says how a bare address is meant. ``crawls`` are ids,
-        ``newest``, ``all``, years or ranges. ``since`` and ``until`` are times as ``2018`` or ``2018-05-01``, ``where``
-        is a condition (docs/targets.md). Raises ``UserInputError`` for invalid arguments.
+        ``target`` is a target as the commands take it, ``crawls`` are ids, ``newest``, ``all``, years or ranges,
+        ``where`` is a condition (docs/targets.md). Raises ``UserInputError`` for invalid arguments.
         """
         from cc_pipeline.api.captures import DEFAULT_COLUMNS, Captures
         from cc_pipeline.api.lookups import load_settings_without_home, open_lookup
         from cc_pipeline.api.user_input import read_targets
-        from cc_pipeline.commoncrawl.conditions import build_condition, join_conditions, parse_condition
+        from cc_pipeline.commoncrawl.conditions import parse_condition
         from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
 
         texts = [target] if isinstance(target, str) else list(target)
-        if match is not None and match not in _MATCH_PREFIXES:
-            raise UserInputError(describe_unknown_name("match", str(match), _MATCH_PREFIXES))
-        if match is not None:
-            texts = [f"{_MATCH_PREFIXES[match]}{text}" for text in texts]
-        parts = build_condition(
-            from_time=since, to_time=until, status=None if status is None else str(status), mime=mime, language=language
-        )
-        condition = join_conditions(parts, parse_condition(where).text if where else "")
+        condition = parse_condition(where).text if where else ""
         wrong = [name for name in columns or () if name not in NAMED_CAPTURES.names]
         if wrong:
             raise UserInputError(

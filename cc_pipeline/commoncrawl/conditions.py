@@ -177,28 +177,6 @@ def join_conditions(*texts: str) -> str:
     return " and ".join(filter(None, texts))
 
 
-def build_condition(
-    *,
-    from_time: str | None = None,
-    to_time: str | None = None,
-    status: str | None = None,
-    mime: str | None = None,
-    language: str | None = None,
-) -> str:
-    """Builds the condition from its parts; lists are comma-separated. Without any part the text is empty.
-
-    Raises ``UserInputError`` with a reason.
-    """
-    if from_time and to_time and period(from_time)[0] >= period(to_time)[1]:
-        raise UserInputError(f"the first time, {from_time}, is after the last, {to_time}, so nothing can match")
-    parts = [f"time >= {_quote(from_time)}"] if from_time else []
-    parts += [f"time <= {_quote(to_time)}"] if to_time else []
-    for name, values in (("status", status), ("mime", mime), ("lang", language)):
-        items = [_quote(item.strip()) for item in (values or "").split(",") if item.strip()]
-        parts += [f"{name} in ({', '.join(items)})"] if items else []
-    return parse_condition(join_conditions(*parts)).text if parts else ""
-
-
 def period(text: str) -> tuple[datetime, datetime]:
     """Returns the first moment of the year, month, day, hour, minute or second in ``text``, and the first one after.
 

@@ -10,7 +10,7 @@ import pytest
 import cc_pipeline
 from cc_pipeline.advice import ANY, Advice, advise, option, printing
 from cc_pipeline.api.facade import describe_call
-from cc_pipeline.errors import EnvironmentFault, UserInputError
+from cc_pipeline.errors import EnvironmentFault
 
 NEW, OLD = "CC-MAIN-2024-22", "CC-MAIN-2018-05"
 METHODS = [name for name in vars(cc_pipeline.Home) if not name.startswith("_")]
@@ -76,5 +76,3 @@ def test_a_home_that_nobody_ran_says_so_in_python(tmp_path: Path) -> None:
     home = cc_pipeline.open(tmp_path / "home", source=str(tmp_path))
     with pytest.raises(EnvironmentFault, match=r"home\.run"):
         home.tables()
-    with pytest.raises(UserInputError, match="there are exact, prefix, host, domain"):
-        home.lookup("example.com", match="exat")  # type: ignore[arg-type]

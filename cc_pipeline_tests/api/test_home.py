@@ -62,14 +62,14 @@ def test_find_gives_what_the_crawl_has_without_a_home(
 
 def test_find_takes_the_words_of_lookup(bucket: tuple[Path, MiniCrawlTruth], used: Home) -> None:
     one = next(c for c in bucket[1].captures_of(NEW, subset="warc", domain=SITE) if c.kind == "html")
-    assert {c.url for c in used.lookup(one.url, match="exact")} == {one.url}
+    assert {c.url for c in used.lookup(f"url:{one.url}")} == {one.url}
     assert len(list(used.lookup(SITE, limit=3))) == 3
-    assert {c.status for c in used.lookup(SITE, status=200, mime="text/html", since="2024")} == {200}
-    some = list(used.lookup(SITE, status=200, where="url like '%a%'", columns=["url_host_name"]))
+    assert {c.status for c in used.lookup(SITE, where="status=200 and mime=text/html and time>=2024")} == {200}
+    some = list(used.lookup(SITE, where="status=200 and url like '%a%'", columns=["url_host_name"]))
     assert some
     assert all(c.status == 200 and "a" in c.url for c in some)
     assert all(c.row["url_host_name"].endswith(SITE) for c in some)
-    for wrong in ({"columns": ["urll"]}, {"where": "mime ="}, {"since": "2020", "until": "2018"}):
+    for wrong in ({"columns": ["urll"]}, {"where": "mime ="}):
         with pytest.raises(UserInputError):
             used.lookup(SITE, **wrong)
 
@@ -203,7 +203,7 @@ import sys
 import cc_pipeline as cc
 assert not set(sys.modules) & {{"pyarrow", "duckdb", "dagster", "typer", "rich"}}, "the import alone"
 home = cc.open({str(tmp_path / "home")!r}, source={str(bucket[0])!r})
-url = next(iter(home.lookup({SITE!r}, status=200, limit=1))).url
+url = next(iter(home.lookup({SITE!r}, where="status=200", limit=1))).url
 home.get(url)
 assert not set(sys.modules) & {{"dagster", "typer", "rich"}}
 """

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cc_pipeline.commoncrawl.conditions import MATCH_YES, OPEN, build_condition, parse_condition
+from cc_pipeline.commoncrawl.conditions import MATCH_YES, OPEN, parse_condition
 from cc_pipeline.commoncrawl.domains import host_columns
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA
 from cc_pipeline.commoncrawl.target_text import parse_slug, parse_target
@@ -261,16 +261,6 @@ def test_subsets_that_a_condition_names() -> None:
     assert parse_condition("subset!=warc and path like /a").subsets == ("crawldiagnostics", "robotstxt")
     assert parse_condition("subset!=warc and subset!=robotstxt").subsets == ("crawldiagnostics",)
     assert parse_condition("status=200").subsets == ()
-
-
-def test_conditions_that_are_said_in_parts() -> None:
-    said = build_condition(
-        from_time="2018", to_time="2018-05", status="200,3xx", mime="text/html, image/*", language="deu"
-    )
-    assert said == "lang=deu and mime in (image/*, text/html) and status in (200, 3xx) and time<=2018-05 and time>=2018"
-    assert build_condition() == ""
-    with pytest.raises(UserInputError, match="so nothing can match"):
-        build_condition(from_time="2019", to_time="2018")
 
 
 @pytest.mark.parametrize(
