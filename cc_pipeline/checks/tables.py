@@ -11,6 +11,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.advice import advise
 from cc_pipeline.checks.scope import CheckResult, Scope, Severity, join_results, key_of
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
@@ -53,9 +54,10 @@ def found_targets_verdict(lake: Lake) -> CheckResult:
         return CheckResult("targets_found", "ok", "every target has captures in a crawl that it was looked up in")
     message = (
         f"no crawl that was looked up has captures of {format_count(len(absent), 'target')}: "
-        f"{list_first(absent, _MAX_NAMED_PARTITIONS)}. To remove one: cc-pipeline targets remove {absent[0]}"
+        f"{list_first(absent, _MAX_NAMED_PARTITIONS)}"
     )
-    return CheckResult("targets_found", "warn", message, {"targets without captures": len(absent)})
+    advice = advise("targets remove", absent[0], sentence="To remove one: {}")
+    return CheckResult("targets_found", "warn", message, {"targets without captures": len(absent)}, advice=advice)
 
 
 def missing_captures_verdict(lake: Lake) -> CheckResult:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cc_pipeline import children
+from cc_pipeline.advice import advise
 from cc_pipeline.api.run_steps import run_step
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
@@ -287,7 +288,7 @@ def _describe_repairs(requested: int, rebuilt: Sequence[Slice], built: Sequence[
         yield Finding("ok", "repaired", text)
     for crawl in sorted({slice_.crawl for slice_ in built}):
         text = f"the unreadable parts of archive files of {crawl} were lost, so these files have to be read again"
-        yield Finding("note", "repaired", text, f"Index them: cc-pipeline index build --crawl {crawl}")
+        yield Finding("note", "repaired", text, advise("index build", crawl=crawl, sentence="Index them: {}"))
 
 
 def _invalidate(workspace: Workspace) -> dict[Stage, list[Slice]]:
