@@ -11,7 +11,7 @@ WORKERS ?= $(shell echo $$(( $$(nproc 2> /dev/null || echo 2) + 2 )))
 # the first gear of the tests; the second is all that it leaves out, so that each test runs once
 FIRST := smoke or not (process or browser or bomb or matrix)
 # compiled test modules are kept, also where images say that nothing is: each worker would compile all of them anew
-TESTS := PYTHONDONTWRITEBYTECODE= $(VENV)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+TESTS := PYTHONDONTWRITEBYTECODE= $(VENV)/python -m pytest --hypothesis-profile=ci -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 SPARK_IF_IT_CAN_BE := .ci/spark || echo 'Spark could not be installed: its tests will be skipped' >&2
 
 # seconds that each of the fuzz tests may take

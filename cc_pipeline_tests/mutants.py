@@ -42,9 +42,9 @@ ROOMS: dict[str, Room] = {
     "plan": Room(("extraction/plan.py",), ("extraction/test_plan.py",)),
     "faults": Room(
         ("transport/faults.py", "transport/host_state.py"),
-        ("transport/test_faults.py", "transport/test_refusals.py"),
+        ("transport/test_faults.py", "transport/test_refusals.py", "records/test_fault_docs.py"),
     ),
-    "ranges": Room(("records/range_plan.py",), ("records/test_range_plan.py",)),
+    "ranges": Room(("records/range_plan.py",), ("records/test_range_plan.py", "records/test_places.py")),
     "keys": Room(
         (
             *("commoncrawl/surt.py", "commoncrawl/key_ranges.py", "commoncrawl/slice_slugs.py"),
@@ -136,7 +136,7 @@ def _change_expression(node: ast.expr) -> Iterator[ast.expr]:
         elif isinstance(node.value, int | float):
             yield ast.Constant(node.value + 1)
         elif isinstance(node.value, str) and node.value and node.value.count(" ") <= 1:
-            yield ast.Constant(node.value + "~")
+            yield ast.Constant(node.value + "~x")
 
 
 def _change_statement(node: ast.stmt) -> Iterator[ast.stmt]:

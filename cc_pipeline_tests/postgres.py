@@ -116,7 +116,7 @@ def _running(command: list[str], folder: Path) -> Iterator[Postgres]:
 
         def stop(how: signal.Signals = signal.SIGINT) -> None:
             processes[-1].send_signal(how)
-            processes[-1].wait(30)
+            processes[-1].wait(480)
 
         server = Postgres("127.0.0.1", port, "dagster", _PASSWORD, "postgres", stop, start)
         try:

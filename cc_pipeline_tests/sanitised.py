@@ -21,7 +21,7 @@ def run_sanitised(source: Path, program: str, folder: Path, *flags: str, given: 
         pytest.skip("no gcc to build a sanitised module with")
     library = folder / f"{source.stem}.so"
     command = ["gcc", *_FLAGS, *flags, f"-I{sysconfig.get_path('include')}", str(source), "-o", str(library)]
-    built = subprocess.run(command, check=False, timeout=120)
+    built = subprocess.run(command, check=False, timeout=600)
     runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
     if built.returncode or not Path(runtime.stdout.strip()).is_absolute():
         pytest.skip("gcc has no sanitisers here")
@@ -37,7 +37,7 @@ def run_sanitised(source: Path, program: str, folder: Path, *flags: str, given: 
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
         env={**os.environ, **settings},
     )
     assert done.returncode == 0, done.stderr[-4000:]

@@ -129,7 +129,7 @@ def _has_unescapable_surrogates(text: str) -> bool:
 def merge_ranges(ranges: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
     """Returns the keys of ``ranges`` as the fewest ranges, sorted; overlapping and touching ranges are joined."""
     merged: list[KeyRange] = []
-    for item in sorted(ranges, key=lambda key_range: (key_range.start, key_range.end is None, key_range.end or b"")):
+    for item in sorted(ranges, key=lambda key_range: key_range.start):
         if item.end is not None and item.end <= item.start:
             continue
         if merged and (merged[-1].end is None or item.start <= merged[-1].end):

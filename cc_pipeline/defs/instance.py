@@ -104,11 +104,12 @@ def prepare_files(settings: Settings, folder: Path) -> list[Path]:
 
 
 def prepare_instance(settings: Settings) -> None:
-    """Makes the instance's folder, with our ``dagster.yaml`` if there is none."""
+    """Makes the instance's folder, with our ``dagster.yaml`` if there is none. Raises as :func:`read_config` does."""
     claim_home(settings)
     config = settings.dagster_home / "dagster.yaml"
     if not config.exists():
         write_whole(config, DAGSTER_YAML)
+    read_config(settings.dagster_home)
 
 
 def workspace_file(settings: Settings) -> Path:
@@ -139,7 +140,6 @@ def open_instance(settings: Settings) -> dg.DagsterInstance:
     answer, or foreign code. Errors of SQLite and of the disk are raised as they are.
     """
     prepare_instance(settings)
-    read_config(settings.dagster_home)
     try:
         # Dagster creates its files at the first opening, and two processes at once would disturb each other
         with locked(settings.dagster_home / _OPENING):

@@ -233,7 +233,7 @@ def narrowed(payload: bytes, http_label: str | None = None) -> bytes:
     if name is None and labelled in _WIDE and "\ufffd" not in decode_as(head, labelled)[0][:-_CUT_CHARACTERS]:
         name = labelled
     name = name or _wide(head)
-    return payload if name in (None, "UTF-8") else decode_as(payload, name)[0].encode("utf-8", "replace")
+    return payload if name in (None, "UTF-8") else decode_as(payload, name)[0].encode("utf-8")
 
 
 def _wide(head: bytes) -> str | None:
@@ -297,7 +297,7 @@ def decode(payload: bytes, http_label: str | None = None, *, markup: bool = True
     return Decoded(text, name, detector, clean)
 
 
-def determine(payload: bytes, http_label: str | None = None, *, markup: bool = True) -> tuple[str, int]:
+def determine(payload: bytes, http_label: str | None, *, markup: bool) -> tuple[str, int]:
     """Returns the charset's name and the code of its source (``HEADER``, ``META``, ...)."""
     for mark, name in _BOMS:
         if payload.startswith(mark):
@@ -381,8 +381,4 @@ def decode_as(payload: bytes, name: str) -> tuple[str, bool]:
     try:
         return decode(errors="strict"), True
     except UnicodeError:
-        pass
-    try:
         return decode(errors="replace"), False
-    except UnicodeError:
-        return payload.decode("latin-1"), False

@@ -162,7 +162,7 @@ def _changes(rows: pa.Table) -> Any:
     for column in rows.columns:
         values = column.combine_chunks()
         encoded = pc.fill_null(pc.dictionary_encode(values).indices, -1)
-        numbers = encoded.to_numpy(zero_copy_only=False)
+        numbers = encoded.to_numpy()
         changed |= numbers[1:] != numbers[:-1]
     return np.flatnonzero(changed) + 1
 
@@ -218,7 +218,7 @@ def _places(captures: pa.Table) -> tuple[Any, Any, Any, Any]:
     names = keys.dictionary.to_pylist()
     # a key is checked once, not once for each of its captures
     sound = np.array([*(usable(name, 0, 1) for name in names), False])
-    files = keys.indices.fill_null(len(names)).to_numpy(zero_copy_only=False).astype(np.int64)
+    files = keys.indices.fill_null(len(names)).to_numpy().astype(np.int64)
     is_valid = sound[files] & (offsets >= 0) & (lengths > 0) & (lengths <= MAX_RECORD_BYTES)
     places = files[is_valid], offsets[is_valid], lengths[is_valid], are_open_ended[is_valid]
     order = np.lexsort(places[::-1])
@@ -231,8 +231,8 @@ def check_budget(
     *,
     max_bytes: int | None,
     max_requests: int | None,
-    subject: str = "this extraction",
-    rate: float | None = None,
+    subject: str,
+    rate: float | None,
 ) -> None:
     """Raises ``UserInputError`` with the estimate if it is over the cost limit (``None``: no limit).
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
-from enum import Enum
+from enum import Enum, auto
 from hashlib import blake2b
 from math import inf
 from typing import Final
@@ -58,9 +58,9 @@ _CLOCK_JUMP: Final = 60.0
 class NextStep(Enum):
     """What follows for a refused request: it is sent again soon, it waits for its host, or it is given up."""
 
-    SEND_AGAIN = "send again"
-    WAIT = "wait"
-    GIVE_UP = "give up"
+    SEND_AGAIN = auto()
+    WAIT = auto()
+    GIVE_UP = auto()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from cc_pipeline.api.home import Home
 from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.extraction.nearest_capture import NoSuchCapture
 from cc_pipeline.testing.mini_crawl.truth import MiniCrawlTruth
+from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 from cc_pipeline_tests.faultserver import FaultServer, Rule
 from cc_pipeline_tests.sharing import make_once
 
@@ -137,6 +138,16 @@ def test_a_site_or_crawl_that_is_not_here_is_an_error_of_the_macros(used: Home) 
             used.sql(query).head()
 
 
+@needs_corpus
+def test_pages_of_crawls_with_keys_of_either_rule_are_the_same_pages(tmp_path: Path) -> None:
+    """commoncrawl/ia-web-commons#6 and #28: escapes that are no UTF-8."""
+    home = cc_pipeline.open(tmp_path / "home", source=str(CORPUS / "field" / "surt_nonutf8" / "bucket"), quiet=True)
+    home.run("case-surt.com", "all")
+    changes = "SELECT change FROM changes_between('CC-MAIN-2024-22', 'CC-MAIN-2025-13') WHERE url LIKE '%tags%'"
+    assert [row["change"] for row in home.sql(changes)] == ["changed"]
+    assert home.get("http://forum.case-surt.com/tags/%C3%CE%CA.htm", at="2024-06").stored
+
+
 def test_a_page_is_the_one_nearest_to_a_time(bucket: tuple[Path, MiniCrawlTruth], used: Home) -> None:
     here = {c.url for c in bucket[1].captures_of(OLD, subset="warc", domain=SITE) if c.kind == "html"}
     one = next(c for c in bucket[1].captures_of(NEW, subset="warc", domain=SITE) if c.kind == "html" and c.url in here)
@@ -162,7 +173,9 @@ def test_a_run_says_what_lacks_and_the_next_one_gets_it(bucket: tuple[Path, Mini
         [row] = lacking.value.report.rows
         assert (row["captures"], row["pending"]) == (mine, mine)
         server.set_rules([])
-        [row] = home.run(SITE, NEW).rows
+        report = home.run(SITE, NEW)
+        [row] = report.rows
+        assert f"{mine} captures: 0 new, 0 pending, 0 lost" in repr(report)
         assert (row["change"], row["pending"], row["lost"]) == ("updated", 0, 0)
 
 

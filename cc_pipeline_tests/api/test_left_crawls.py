@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from cc_pipeline.api import target_runs
 from cc_pipeline.api.lookups import NoIndex, look_up_each_crawl
 from cc_pipeline.api.target_runs import Part, run_targets
-from cc_pipeline.cli.run_report import CrawlLines
+from cc_pipeline.cli.run_report import CrawlLines, print_summary
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, SourceRefuses
+from cc_pipeline.extraction.crawl_plan import PartitionChange, PartitionTotals
 from cc_pipeline.lake.slice import Slice
 from cc_pipeline.settings import load_settings
 
@@ -76,8 +78,17 @@ def test_a_full_disk_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (asked, lasts, troubles) == (CRAWLS, [False] * 11 + [True], [])
 
 
+@pytest.mark.parametrize(
+    ("number", "remedy"), [(errno.ENOSPC, "Free some space. Then run"), (errno.EIO, "Check the disk")]
+)
+def test_trouble_of_the_disk_in_the_state_of_a_home_is_told_in_a_line(tmp_path: Path, number: int, remedy: str) -> None:
+    with pytest.raises(PlaceFault, match="the state in") as told, target_runs.report_disk_faults(tmp_path):
+        raise OperationalError("insert …", {}, OSError(number, "words"))
+    assert remedy in str(told.value.advice)
+
+
 def test_a_crawl_without_an_index_is_a_part_of_its_own_and_no_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(target_runs, "_find_unsearchable", lambda *_: (CRAWLS[11], CRAWLS[3]))
     parts: list[Part] = []
@@ -85,26 +96,27 @@ def test_a_crawl_without_an_index_is_a_part_of_its_own_and_no_fault(
     assert (asked, lasts, troubles) == ([*CRAWLS[:3], *CRAWLS[4:11]], [False] * 9 + [True], [])
     assert not parts[0].targets
     assert parts[0].notes == (f"2 crawls not searched, since no index is published: {CRAWLS[11]}, {CRAWLS[3]}",)
+    print_summary(parts[:1])
+    assert capsys.readouterr().out == f"note: {parts[0].notes[0]}\n"
     # listed captures need no index
     groups, unsearched = target_runs._split_by_crawl(load_settings({}, home=str(tmp_path)), CRAWLS, [])
     assert (groups, unsearched) == ([], ())
 
 
 def test_many_crawls_have_a_line_a_year(capsys: pytest.CaptureFixture[str]) -> None:
-    after, before = SimpleNamespace(captures=2, fetched=1, lost=0), SimpleNamespace(captures=0)
-    change: Any = SimpleNamespace(change="new", after=after, before=before)
-    crawls, target = (
-        [f"CC-MAIN-{year}-{week}" for year in (2024, 2023) for week in range(10, 19)],
-        parse_target("a.org"),
-    )
+    change = PartitionChange(PartitionTotals(), PartitionTotals(inputs=({},), captures=5, fetched=2, lost=1))
+    target = parse_target("a.org")
+    crawls = [f"CC-MAIN-{year}-{week}" for year in (2024, 2023) for week in range(10, 19)]
     for shown in (crawls, crawls[7:11]):
         lines = CrawlLines()
         for number, crawl in enumerate(shown, start=1):
             slices = {Slice(crawl, "a.org"): change}
             lines.add(Part(load_settings({}), (target,), slices, frozenset(), (), (number, len(shown)), 0.5))
         lines.print()
-        names = [line.split()[3] for line in capsys.readouterr().out.splitlines()]
-        assert names == (["2024:", "2023:"] if shown is crawls else [f"{crawl}:" for crawl in shown])
+        printed = capsys.readouterr().out.splitlines()
+        names = ["2024", "2023"] if shown is crawls else shown
+        assert [line.split()[3] for line in printed] == [f"{name}:" for name in names]
+    assert f"{crawls[7]}: 1 of 1 targets, 5 captures, 5 new, 2 pending, 1 lost, 0 s" in printed[0]
 
 
 def test_only_crawls_of_the_arc_years_may_have_no_index(tmp_path: Path) -> None:

@@ -96,6 +96,7 @@ def test_what_did_not_come_is_a_warning_or_an_error_by_its_share(
     found = missing_captures_verdict(home.lake)
     assert (found.severity, found.metrics["planned"]) == (severity, 2000)
     assert (f"{KEY}: {pending} of 1,000, busy" in found.message) == (pending > 0)
+    assert ("20 of 2,000 are lost in the source itself" in found.message) == (fetched + pending == 990)
 
 
 def test_the_published_file_is_held_against_the_lake(home: Workspace) -> None:

@@ -145,6 +145,7 @@ def test_no_file_is_replaced_by_an_empty_one(cli: Cli, home: Path, tmp_path: Pat
         ("export", "example.com", "-t", "page_text", "-c", "2019"),
         ("export", "--query", nothing),
         ("sql", nothing),
+        ("lookup", "exmaple.com", "-c", NEW),
         ("export", "-t", "page_txt"),
         ("export", "-t", "crawls", "example.com"),
         ("export", "--query", "DROP TABLE x"),
@@ -164,7 +165,7 @@ def test_no_file_is_replaced_by_an_empty_one(cli: Cli, home: Path, tmp_path: Pat
 def wacz(cli: Cli, rich: Path, tmp_path: Path) -> Path:
     """Records of a domain in two eras, one of which was damaged when it was fetched."""
     out = tmp_path / "example.wacz"
-    words = ("export", "example.com", "-c", NEW, "-c", ARC, "--out", out, "--home", rich, "--allow-missing")
+    words = ("export", "example.com", "-c", "2024", "-c", ARC, "--out", out, "--home", rich, "--allow-missing")
     said = cli(*words)
     assert said.status == 0, said.err
     return out

@@ -106,6 +106,8 @@ def network(status: int) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(page)
 
+        do_CONNECT = do_GET
+
         def log_message(self, format: str, *args: object) -> None:
             pass
 
@@ -128,6 +130,7 @@ def crawls(cli: Cli, home: Path, source: str) -> str:
     ("cause", "advice"),
     [
         ("a proxy with a password", "answers with status 407) after 2 attempts) what to do: Check HTTPS_PROXY"),
+        ("a proxy with a password before https", "answers with status 407) after 2 attempts) what to do: Check HTTPS"),
         ("a dead proxy", "takes no connection (Connect call failed"),
         ("no such host", "what to do: Check the spelling of CC_PIPELINE_SOURCE. If it is right, this machine is off"),
         ("a sign-in", "the network sends pages of its own: sign in to it in a browser"),
@@ -140,10 +143,25 @@ def test_each_cause_has_its_advice(
         monkeypatch.delenv(name, raising=False)
     with network(407 if cause.startswith("a proxy") else 200) as address:
         if "proxy" in cause:
-            monkeypatch.setenv("http_proxy", closed_port() if cause.startswith("a dead") else address)
-        said = crawls(cli, tmp_path / "home", address if cause == "a sign-in" else NOWHERE)
+            scheme = "https" if "https" in cause else "http"
+            monkeypatch.setenv(f"{scheme}_proxy", closed_port() if cause.startswith("a dead") else address)
+        source = NOWHERE.replace("http", "https") if "https" in cause else NOWHERE
+        said = crawls(cli, tmp_path / "home", address if cause == "a sign-in" else source)
     assert advice in said
     assert "A crawl that you name (--crawl CC-MAIN-2024-22) needs no list." in said
+
+
+def test_an_old_list_is_told_with_its_age(
+    cli: Cli, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC_PIPELINE_COLLINFO", f"{closed_port()}/collinfo.json")
+    copy = tmp_path / "home" / "cache" / "collinfo.json"
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes((bucket[0] / "collinfo.json").read_bytes())
+    os.utime(copy, (0, 0))
+    for words in (("crawls",), ("lookup", "example.com", "-c", "newest")):
+        said = cli(*words, "--source", bucket[0], "--home", tmp_path / "home")
+        assert said.status == 0 and "days ago is used instead, which may lack newer crawls" in said.told, said
 
 
 COMMAND = Path(sys.executable).with_name("cc-pipeline")

@@ -66,6 +66,7 @@ def test_the_command_shows_settings_and_changes_what_the_home_has(
     said = cli("settings", "--home", home)
     assert (said.status, "s3cret" in said.out + said.err) == (0, False)
     shown = {line.split()[0]: line for line in said.out.splitlines()}
+    assert all(len(line.split()) > 2 for line in shown.values()), "what has no value is not shown"
     assert shown["home"].split() == ["home", str(home), "--home"]
     assert shown["source"].endswith("the home")
     assert shown["digest_policy"].split() == ["digest_policy", "record", "the", "home"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import duckdb
@@ -100,6 +101,13 @@ def test_pending_captures_are_a_line_and_an_error_above_the_limit(
     assert said.status == 0, said.err
     line = rf"{gone} captures of {len(mine)} \([\d.]+ %\) pending, asked 1 of 3 times, next after \d{{4}}-\d\d-\d\d"
     assert re.search(line, said.out), said.out
+    found = Counter(one.url_surtkey for one in mine)
+    gone_for_good = [one for one in mine if one.warc_filename == mine[0].warc_filename and found[one.url_surtkey] == 1]
+    page, out = f"url:{gone_for_good[0].url}", tmp_path / "keep.wacz"
+    out.write_text("records")
+    assert cli("run", page, "-c", OLD, "--home", home).status == 3
+    said = cli("export", page, "-c", OLD, "--out", out, "--home", home)
+    assert (said.status, out.read_text()) == (1, "records"), "nothing that is pending replaces a file"
 
 
 def published(world: World, sql: str) -> list[tuple[object, ...]]:
@@ -116,11 +124,11 @@ def test_refetch_brings_back_what_was_lost_and_parses_it(cli: Cli, world: World)
     )
     assert published(world, "SELECT count(*) FROM quarantine") == [(1,)]
     assert published(world, title) in ([], [(None,)])
-    said = cli("run", "--refetch", "-c", NEW, "example.com", "--home", world.home)
+    said = cli("run", "--refetch", "-c", NEW, "example.com", "--format", "json", "--home", world.home)
     assert said.status == 0, said.err
     captures = len(world.truth.captures_of(NEW, subset="warc", domain="example.com"))
-    wanted = [NEW, "example.com", "updated", captures, 0, 0, 0]
-    assert [str(value) for value in wanted] in [line.split() for line in said.out.splitlines()]
+    row = {"change": "updated", "captures": captures, "new": 0, "pending": 0, "lost": 0}
+    assert json.loads(said.out) == {"crawl": NEW, "target": "example.com", **row}
     assert published(world, "SELECT count(*) FROM ledger WHERE outcome <> 'fetched'") == [(0,)]
     assert published(world, title) == [(world.damaged.title,)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import shutil
 import sys
@@ -70,6 +71,7 @@ def test_a_name_without_captures_is_named(cli: Cli, world: World, tmp_path: Path
     said = cli("lookup", "exmaple.com", "-c", NEW, "--home", home)
     assert said.status == 1
     assert f"error: the index of {NEW} lists no capture of exmaple.com" in said.told
+    assert cli("lookup", "exmaple.com", "--count", "-c", NEW, "--home", home).status == 1
     assert "no captures of exmaple.com" in cli("lookup", "example.com", "exmaple.com", "-c", NEW, "--home", home).told
 
 
@@ -100,12 +102,13 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
     with open_instance(load_settings({}, home=str(home))) as instance:
         assert not instance.has_dynamic_partition("target", "exmaple.com")
         assert instance.has_dynamic_partition("target", "exmaple.net")
-    nothing = cli("run", "-c", NEW, "exmaple.net", "--home", home)
-    assert (nothing.status, nothing.told) == (1, "error: found in none of the crawls: exmaple.net")
+    nothing = cli("run", "-c", NEW, "exmaple.net", "--format", "json", "--home", home)
+    assert (nothing.status, json.loads(nothing.out)["lost"]) == (1, 0), "a row and nothing else"
+    assert nothing.told.endswith("error: found in none of the crawls: exmaple.net")
     again = cli(*asked, "--details")
     states = [re.split(" {2,}", line)[2] for line in again.out.splitlines() if line.startswith(NEW)]
     assert sorted(states[:5]) == ["new", *["same"] * 4], "what was not kept is asked for again"
-    assert "page_text" in again.out
+    assert "page_text" in again.out and "planned  fetched  pending  lost" in again.out
 
 
 @pytest.mark.process
@@ -122,7 +125,7 @@ def test_a_range_is_made_crawl_by_crawl(
     named = [only_old, "exmaple.com"]
     said = cli("run", "-c", "2018..2024", *named, *place)
     assert said.status == 0, said.err
-    assert "2 crawls, CC-MAIN-2024-22, CC-MAIN-2018-05; harvesting the indexes of 2 crawls takes at most" in said.told
+    assert "CC-MAIN-2018-05; harvesting the indexes of 2 crawls takes at most some 600 requests" in said.told
     [first, second, titles, found, absent, *_] = said.out.splitlines()
     assert first.startswith(f"1 of 2  {NEW}: 0 of 2 targets, 0 captures, 0 new, "), "the newest first"
     assert second.startswith(f"2 of 2  {OLD}: 1 of 2 targets, 1 capture, 1 new, ")

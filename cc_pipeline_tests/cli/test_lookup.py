@@ -110,6 +110,8 @@ def test_costs_are_those_of_the_crawls_that_were_looked_up_and_told_once(cli: Cl
     said = cli("lookup", "example.org", "-c", NEW, "-c", OLD, "--limit", "1", "--home", world.home)
     [costs] = [line for line in said.err.splitlines() if " found with " in line]
     assert costs.startswith(f"{NEW}: {captures[0]} captures found")
+    said = cli("lookup", "example.org", "-c", NEW, "-c", OLD, "--count", "--home", world.home)
+    assert said.err.count(" found with ") == 1
 
 
 def test_check_counts_each_of_a_list_and_all_of_them_once(cli: Cli, world: World) -> None:

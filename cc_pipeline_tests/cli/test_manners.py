@@ -64,6 +64,19 @@ def test_the_docs_have_every_command_and_every_method() -> None:
     assert [name for name in added if f"cc-pipeline {name}" not in extension_texts] == []
 
 
+#: Commands that programs read.
+WITH_ROWS = {"run", "doctor", "crawls", "settings", "targets list", "automation status", "index harvest"}
+
+
+def test_the_program_tells_its_version_its_targets_and_its_completion_and_rows_in_any_format(cli: Cli) -> None:
+    assert cli("--version").shown == f"cc-pipeline {cc_pipeline.__version__}"
+    said = cli("--help").shown
+    assert "A TARGET is a domain" in said and "--install-completion" in said
+    assert {
+        name for name, command in commands().items() if any(one.name == "row_format" for one in command.params)
+    } >= (WITH_ROWS)
+
+
 BAD_INPUT = {
     "no such crawl": ("lookup", "example.com", "-c", "CC-MAIN-2031-01"),
     "no crawl id": ("lookup", "example.com", "-c", "../../etc"),

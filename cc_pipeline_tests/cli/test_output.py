@@ -241,6 +241,17 @@ def test_colours_of_ours_stay_and_bytes_come_in_parts(monkeypatch: pytest.Monkey
     assert "é\\x1b\\xff" in seen
 
 
+def test_bars_end_with_their_block_and_that_of_a_wait_with_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    def write() -> None:
+        with output.progress_bars():
+            progress.report("fetch", 1, 2)
+            progress.report(progress.WAITING, 5, None, "5 s left")
+            progress.end_wait()
+
+    last = on_a_terminal(monkeypatch, write).rpartition("fetch")[2]
+    assert progress.WAITING not in last and "\x1b[2K" in last
+
+
 def test_a_pipe_gets_what_a_page_holds_and_messages_are_escaped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

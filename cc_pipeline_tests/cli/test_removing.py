@@ -22,6 +22,7 @@ from cc_pipeline.defs.instance import open_instance
 from cc_pipeline.defs.stage_runner import StageRunner
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.maintenance import purge as maintenance_purge
+from cc_pipeline.records.file_leases import lease
 from cc_pipeline.settings import load_settings
 from cc_pipeline.workspace.workspace import open_workspace
 from cc_pipeline_tests.cli.conftest import NEW, OLD, Cli, Said, World
@@ -155,7 +156,10 @@ def test_no_text_or_path_of_a_page_is_in_the_files_of_dagster(
     run = instance.create_run_for_job(dg.job(name="maintenance")(lambda: None))
     said = purge(cli, "example.com", home, "--now")
     assert (said.status, run.run_id in said.err) == (1, True), "files that runs use are not deleted at once"
-    assert purge(cli, "example.com", home).status == 0
+    settings = load_settings({}, home=str(home))
+    with open_workspace(settings) as workspace, lease(workspace.storage, NEW, "fetch", ["example.com"]):
+        said = purge(cli, "example.com", home)
+    assert (said.status, "1 fetch is of example.com running" in said.shown) == (0, True), said.err
     assert not written()
 
 

@@ -7,7 +7,7 @@ import itertools
 import json
 import random
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cc_pipeline.commoncrawl.domains import host_columns, registered_domain
@@ -117,6 +117,7 @@ PATH = st.tuples(st.lists(PIECE, max_size=6).map("".join), SESSION, st.lists(PIE
 )
 
 
+@example("%E2", "%82%AC", "http", "")
 @given(PATH, PATH, SCHEME, st.sampled_from(["", "www."]))
 def test_url_prefixes(start: str, rest: str, scheme: str, www: str) -> None:
     target = parse_target(f"prefix:http://example.com/{start}")

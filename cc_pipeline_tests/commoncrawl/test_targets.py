@@ -99,6 +99,7 @@ def test_what_is_meant(typed: str, kind: str, value: str, slug: str | None) -> N
         ("a..b.com", "empty part between dots"),
         ("a|b", "'|'"),
         ("a b.com", "a space"),
+        ("a\x7fb.com", "a control character"),
         ("a\\b.com", "'\\\\'"),
         ("%65xample.com", "'%'"),
         ("x" * 300 + ".com", "at most 253"),
@@ -171,6 +172,8 @@ def test_btree_prefixes_are_exact() -> None:
     assert parse_target("rev:org.wikipedia.en/wiki/1942").btree_prefixes() == (b"org.wikipedia.en/wiki/1942",)
     assert parse_target("url:http://example.com/").btree_prefixes() == (b"com.example/:", b"com.example.www/:")
     assert parse_target("url:http://example.com/A").btree_prefixes()[0] == b"com.example/A:"
+    assert parse_target("url:http://1.2.3.4/b~?c").btree_prefixes() == (b"4.3.2.1/b~?c:", b"4.3.2.1/b~/?c:")
+    assert b"com.example/b?c:" in parse_target("url:http://example.com/b/?c").btree_prefixes()
     for label, hosts in (
         ("www", {b"com.example.www", b"com.example"}),
         ("www2", {b"com.example.www2", b"com.example"}),
@@ -186,6 +189,11 @@ def test_btree_prefixes_are_exact() -> None:
 def test_named_captures_are_all_that_were_added() -> None:
     target = parse_target("captures:mine")
     assert target.matches("http://example.com/") and target.btree_prefixes() == (b"",)
+
+
+def test_slugs_of_parts_and_subsets_are_written_so() -> None:
+    assert (part_slugs("set-a", 1), part_slugs("set-a", 16)[3]) == (["set-a"], "set-a~16-0003")
+    assert with_subset("a.com", "robotstxt") == "a.com~robotstxt"
 
 
 def test_the_subsets_of_a_condition_count_for_those_of_a_run() -> None:
@@ -225,7 +233,10 @@ def test_hosts_of_any_year_are_recognised() -> None:
 
 def test_prefix_targets_compare_resolved_urls() -> None:
     target = parse_target("prefix:https://www.example.com/blog/")
-    for url in ("http://example.com/blog/", "http://example.com/Blog//x", "https://example.com/a/../blog/?x"):
+    for url in (
+        *("http://example.com/blog/", "http://example.com/Blog//x", "https://example.com/a/../blog/?x"),
+        *("http://example.com/blog/.", "http://example.com/blog/x/.."),
+    ):
         assert target.matches(url), url
     for url in ("http://example.com/blog", "http://example.com/blogger/", "http://example.com:81/blog/x", "mailto:x"):
         assert not target.matches(url), url
@@ -248,7 +259,8 @@ def test_rev_targets_are_plain_string_prefixes_as_in_the_2012_tool() -> None:
     assert path.matches("http://en.wikipedia.org/wiki/1942:_x") and not path.matches(
         "http://en.wikipedia.org/Wiki/1942"
     )
-    assert parse_target("rev:com.a, com.b").matches("http://b.com/")
+    both = parse_target("rev:com.a, com.b")
+    assert both.matches("http://b.com/") and both.definition == "rev:com.a, com.b"
 
 
 def test_set_members_and_their_commas() -> None:
@@ -288,6 +300,7 @@ def test_a_set_of_a_file_is_its_lines(tmp_path: Path) -> None:
 def test_a_set_keeps_its_slug_when_its_members_change() -> None:
     one, other = parse_target("set:x = a.com"), parse_target("set:x = a.com, b.com")
     assert one.slug == other.slug and one.version != other.version
+    assert parse_target("example.com").version == "af561a024b17", "with another one all is located again"
 
 
 def test_watch_list() -> None:

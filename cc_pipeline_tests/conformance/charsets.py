@@ -72,6 +72,13 @@ CASES = (
     ),
     case(
         "HTML 13.2.3.2",
+        "a header that says UTF-16 is believed, without a byte order mark too",
+        answer((_RUSSIAN * 40).encode("utf-16-le"), "text/html; charset=utf-16"),
+        title="Привет, мир",
+        charset="UTF-16LE",
+    ),
+    case(
+        "HTML 13.2.3.2",
         "x-user-defined in a meta means windows-1252",
         answer("<meta charset=x-user-defined><title>caf\xe9</title>".encode("latin-1"), "text/html"),
         title="café",

@@ -80,7 +80,7 @@ class Server:
             f"http://127.0.0.1:{self._port}/graphql", body, {"Content-Type": "application/json"}
         )
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
                 read = json.load(answer)
         except urllib.error.HTTPError as error:
             if error.code == 503:  # the guard of the UI is there, and Dagster is not yet
@@ -201,10 +201,10 @@ def _end_group(process: subprocess.Popen[bytes], killed: bool) -> None:
     with suppress(ProcessLookupError, subprocess.TimeoutExpired):
         if not killed:
             os.killpg(process.pid, signal.SIGINT)
-            process.wait(30)
+            process.wait(PATIENCE_SECONDS)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait(30)
+    process.wait(PATIENCE_SECONDS)
 
 
 def test_a_domain_from_the_index_to_duckdb_through_plain_dagster_dev(bucket: Bucket, checkout: Path) -> None:

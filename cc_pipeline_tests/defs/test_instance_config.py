@@ -71,8 +71,9 @@ def test_a_command_executes_nothing_of_a_strangers_home(tmp_path: Path) -> None:
     prepare_instance(settings)
     config, mark = settings.dagster_home / "dagster.yaml", tmp_path / "executed"
     config.write_text(HANDLER.format(mark=mark), "utf-8")
-    with pytest.raises(EnvironmentFault, match="line 3 names code"):
-        open_instance(settings)
+    for open_home in (open_instance, prepare_instance):  # the UI opens the instance in a process of its own
+        with pytest.raises(EnvironmentFault, match="line 3 names code"):
+            open_home(settings)
     config.write_text(DAGSTER_YAML, "utf-8")
     module = "secrets: {custom: {module: dagster._core.test_utils, class: MockSecretsLoader, "
     config.write_text(module + "config: {env_vars: {PYTHONPATH: /evil}}}}", "utf-8")

@@ -114,6 +114,7 @@ def test_a_partition_is_made_and_recorded(settings: Settings, instance: dg.Dagst
     assert all(one.passed for one in evaluations), evaluations
     partitioned = {one.check_name for one in evaluations if one.partition == KEYS[1]}
     assert partitioned == {"ledger_balances", "stored_files", "no_failed_partitions"}
+    assert {"targets_found", "index_complete"} <= {one.check_name for one in evaluations if one.partition is None}
     # the tables are published, and that is recorded outside of the run
     assert instance.get_latest_materialization_event(dg.AssetKey("warehouse")) is not None
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cc_pipeline.documents import charset as charsets
 from cc_pipeline.documents.charset import (
     CHARSETS,
+    QUERY_ENCODINGS,
     declared,
     decode,
     detect,
@@ -47,6 +48,7 @@ _HEADER, _META, _SHAPE, _STATISTICS, _UNDETERMINED = 0, 1, 2, 3, 10
         (b'<?xml version="1.0" encoding="utf-16"?><rss/>', None, "UTF-8", _META),
         (b"<!-- <meta charset=big5> --><p>x", None, "UTF-8", _SHAPE),
         (b"<!-- a --><meta charset=big5>", None, "Big5", _META),
+        (b"<!--><meta charset=big5>", None, "Big5", _META),
         (b"<meta content='text/html; charset=big5'>", None, "UTF-8", _SHAPE),
         (b'<meta charset="utf-16">', None, "UTF-8", _META),
         (b"<meta charset=x-user-defined>", None, "windows-1252", _META),
@@ -200,6 +202,10 @@ def test_decoding_never_fails(payload: bytes, label: str | None) -> None:
     assert isinstance(found.text, str)
 
 
+def test_queries_are_written_in_the_charset_of_the_page_but_for_utf_16() -> None:
+    assert set(charsets._LABELS) - QUERY_ENCODINGS == {"UTF-8", "UTF-16BE", "UTF-16LE", "replacement"}
+
+
 @needs_corpus
 def test_every_label_of_the_standard() -> None:
     listed = json.loads((CORPUS / "charset" / "whatwg_encoding" / "encodings.json").read_text())
@@ -278,7 +284,8 @@ def test_a_label_of_wide_characters_is_asked_before_the_bytes() -> None:
     assert narrowed(text.encode("utf-16-le")) != text.encode()
     assert narrowed(text.encode("utf-16-le"), "UTF-16") == text.encode()
     assert narrowed(text.encode("utf-16-be"), "utf-16be") == text.encode()
-    assert narrowed(text.encode(), "utf-8") == text.encode()
+    for unchanged in (text.encode(), b"\xef\xbb\xbfa", b"a\xff"):
+        assert narrowed(unchanged, "utf-8") == unchanged
     assert narrowed(b"", "utf-16") == b""
     lone_surrogates = b"\x01\xd8" * 2_000
     assert narrowed(lone_surrogates, "utf-16") == lone_surrogates

@@ -101,7 +101,8 @@ def test_no_tree_is_deeper_or_wider_than_was_allowed(seed: int, is_fed_in_pieces
     assert document.tree is not None
     seen = measure(document.tree)
     assert seen.depth <= 2 * limits.depth
-    assert seen.depth_with_templates <= 6 * limits.depth + 4
+    # readings outside a ruby nest, and have a bound of their own (``<template>`` and 150 ``<rt>`` did this)
+    assert seen.depth_with_templates <= 6 * limits.depth + 4 + bounds._MAX_READINGS
     assert seen.widest <= limits.attributes
 
 

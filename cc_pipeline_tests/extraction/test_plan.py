@@ -197,6 +197,24 @@ def test_a_stage_costs_what_its_reason_needs(state: SliceState, stage: Stage, ki
     assert estimate_price(state, stage, Reason(kind, 4)) == price
 
 
+def test_one_lost_record_of_one_costs_all_of_it() -> None:
+    assert estimate_price(noted(captures=1), FETCH, Reason(K.LOST_BYTES, 1)) == Price(1, 900, 0, 0)
+    assert Reason(K.NEW) == Reason(K.NEW, 0, None)
+
+
+def test_inputs_are_kept_as_these_words() -> None:
+    """They are compared with those in the lake: other words make everything once more."""
+    assert build_locate_input("d", "btree", "t") == {
+        "version": "1", "definition": "d", "index": "btree", "index_version": "t"
+    }  # fmt: skip
+    assert [build_fetch_input("c", "fail", complete=complete) for complete in (True, False)] == [
+        {"version": "1", "captures": "c", "digest_policy": "fail", "state": state}
+        for state in ("complete", "incomplete")
+    ]
+    assert build_parse_input("r", OPTIONS) == {"records": "r", "parser": "41", "markdown": "no"}
+    assert Options() == Options("auto", "record", markdown=False, accepts_removals=False)
+
+
 def test_a_plan_lists_what_is_due_in_the_order_of_the_requests_and_leaves_out_kinds() -> None:
     other = Slice(SLICE.crawl, "a.example")
     states = {SLICE: state_of(lost_records=1), other: SliceState(), Slice(SLICE.crawl, "b.example"): state_of()}

@@ -22,7 +22,7 @@ from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import FETCH, LOCATE
 from cc_pipeline.maintenance.maintain import run_maintenance
 from cc_pipeline.maintenance.stored_files import find_lost_records
-from cc_pipeline.records.file_leases import FileLease
+from cc_pipeline.records.file_leases import FileLease, LeaseExpired
 from cc_pipeline.transport.faults import FaultKind, range_fault
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.extraction.stored import dangling, stored_files, without_varying
@@ -199,13 +199,26 @@ def test_a_place_that_does_not_answer_is_not_taken_for_one_that_lost_its_files(
     assert workspace.lake.pin("records").version == version
 
 
+def expire(lease: FileLease) -> None:
+    raise LeaseExpired("it expired", "")
+
+
+@pytest.mark.parametrize(
+    "slept",
+    [
+        {"has_expired": lambda lease: lease._expires is not None, "_has_files": lambda _: False},
+        # after the last record
+        {"confirm": expire},
+    ],
+    ids=["before", "at the commit"],
+)
 def test_a_lease_that_ran_out_stops_the_commit_if_a_file_is_gone(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, slept: dict[str, Callable[[FileLease], object]]
 ) -> None:
     part = located(workspace, PART)
-    with monkeypatch.context() as slept:
-        slept.setattr(FileLease, "has_expired", lambda lease: lease._expires is not None)
-        slept.setattr(FileLease, "_has_files", lambda _: False)
+    with monkeypatch.context() as patch:
+        for name, changed in slept.items():
+            patch.setattr(FileLease, name, changed)
         with pytest.raises(EnvironmentFault, match="expired"):
             fetch_captures(workspace, NEW, [part])
     assert slice_row(workspace, FETCH, part) is None

@@ -159,15 +159,16 @@ def test_a_commit_that_a_purge_overtakes_at_the_last_moment_is_stored_and_invisi
 
 def test_a_purge_between_the_reads_of_a_state_hides_its_rows(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     commit(lake, {X: [1], Y: [2]})
-    read_newest = slices_module.read_newest
+    read_newest, purged = slices_module.read_newest, [X, Y]
 
     def purge_behind(*given: Any) -> pa.Table:
         rows = read_newest(*given)
-        delete_definitions(lake_in(lake.root), [X])
+        delete_definitions(lake_in(lake.root), [purged.pop(0)])
         return rows
 
     monkeypatch.setattr(slices_module, "read_newest", purge_behind)
     assert {slice_.target for slice_, _ in read_slice_rows(lake, slices_in(CRAWL, [X, Y]))} == {Y}
+    assert list_slices(lake, MAKE) == []
 
 
 def test_the_epoch_of_a_subset_hides_slices_of_this_subset_alone(lake: Lake) -> None:

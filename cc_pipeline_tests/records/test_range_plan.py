@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pyarrow as pa
 import pytest
 from hypothesis import example, given
@@ -72,7 +74,17 @@ def test_ranges_cover_every_capture_once_within_bounds(places: list[tuple[str, i
 
 @pytest.mark.parametrize(
     ("key", "offset", "length"),
-    [("", 0, 5), ("a", -1, 5), ("a", 0, 0), ("a", 0, -3), ("a", 0, MAX_RECORD_BYTES + 1), ("a", 0, 1 << 40)],
+    [
+        ("", 0, 5),
+        ("/a", 0, 5),
+        ("b/../a", 0, 5),
+        ("a\0b", 0, 5),
+        ("a", -1, 5),
+        ("a", 0, 0),
+        ("a", 0, -3),
+        ("a", 0, MAX_RECORD_BYTES + 1),
+        ("a", 0, 1 << 40),
+    ],
 )
 def test_index_rows_that_name_no_bytes_are_left_out(key: str, offset: int, length: int) -> None:
     table = captures_table([row(key, offset, length), row("a", 10, 5)], CRAWL)
@@ -98,7 +110,7 @@ def test_a_range_of_unknown_lengths_is_no_longer_than_a_piece() -> None:
 
 _KEYS = st.sampled_from(["a", "b", "c/../d", "", None])
 _OFFSETS = st.one_of(st.none(), st.integers(-5, 3_000), st.integers(2**62, 2**63 - 1))
-_LENGTHS = st.one_of(st.none(), st.integers(-1, 400), st.just(MAX_RECORD_BYTES + 1))
+_LENGTHS = st.one_of(st.none(), st.integers(-1, 400), st.sampled_from([MAX_RECORD_BYTES, MAX_RECORD_BYTES + 1]))
 
 
 @example([("b", 0, None), ("b", 0, 1)], 0, 1)
@@ -110,15 +122,36 @@ def test_the_price_is_that_of_the_plan(
     bounds = Coalescing(gap, span)
     assert price_of(table, bounds) == price_ranges(plan_ranges(table, bounds), table)
     assert price_of_all([]) == price_of(table.slice(0, 0)) == FetchEstimate(0, 0, 0, 0, 0)
-    assert FIRST_READ < longer(FIRST_READ) < longer(MAX_RECORD_BYTES) == MAX_RECORD_BYTES
+
+
+def test_ranges_have_these_bounds_by_default() -> None:
+    """Half a MiB between two records costs as much as a request; 16 MiB are a bounded loss if it breaks."""
+    gap, span = 1 << 19, 1 << 24
+    for offset, length, joins in (
+        (gap + 5, 5, True),
+        (gap + 6, 5, False),
+        (5, span - 5, True),
+        (5, span - 4, False),
+        (0, span + 1, True),
+    ):
+        rows = [row("a", 0, 5 if offset else length), row("a", offset, length)]
+        assert (len(plan_ranges(captures_table(rows, CRAWL))) == 1) == joins
+    rows = [row("a", 0, None), *(row("a", number << 19, 100) for number in range(1, 6))]
+    assert [len(planned.rows) for planned in plan_ranges(captures_table(rows, CRAWL))] == [4, 2]
+    [planned] = plan_ranges(captures_table([row("a", 7, None)], CRAWL))
+    assert (planned.length, longer(1 << 16), MAX_RECORD_BYTES) == (1 << 16, 1 << 19, 1 << 27)
+    assert longer(MAX_RECORD_BYTES) == MAX_RECORD_BYTES
 
 
 def test_the_gate_says_the_figure_and_how_to_allow_it() -> None:
     price = FetchEstimate(captures=3, files=1, requests=2, bytes=5_000, record_bytes=4_000)
-    check_budget(price, max_bytes=5_000, max_requests=2)
-    check_budget(price, max_bytes=None, max_requests=None)
-    with pytest.raises(UserInputError, match=r"5,000 bytes.*CC_PIPELINE_MAX_BYTES=5000"):
-        check_budget(price, max_bytes=4_999, max_requests=None, subject="example.com in CC-MAIN-2024-22")
-    with pytest.raises(UserInputError, match=r"2 requests.*CC_PIPELINE_MAX_REQUESTS=2"):
-        check_budget(price, max_bytes=None, max_requests=1)
+    for max_bytes, max_requests, message in (
+        (5_000, 2, None),
+        (None, None, None),
+        (4_999, None, r"x would read 5,000 bytes.* 4,999 bytes allowed.*set CC_PIPELINE_MAX_BYTES=5000,"),
+        (None, 1, r"in 2 requests.*, 0\.5 hours.* 1 requests allowed.*set CC_PIPELINE_MAX_REQUESTS=2,"),
+        (1, 1, r"1 bytes and 1 requests allowed.*set CC_PIPELINE_MAX_BYTES=5000 CC_PIPELINE_MAX_REQUESTS=2,"),
+    ):
+        with nullcontext() if message is None else pytest.raises(UserInputError, match=message):
+            check_budget(price, max_bytes=max_bytes, max_requests=max_requests, subject="x", rate=2 / 1_800)
     assert price + price == FetchEstimate(6, 2, 4, 10_000, 8_000)

@@ -179,7 +179,11 @@ def test_a_lease_of_another_machine_holds_until_it_ends_and_one_of_a_dead_proces
         assert bool(list_active_leases(storage, CRAWL, place.clock)) is holds, process
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b'{"process": "x", "expires": "soon", "files": 3}'])
+@pytest.mark.parametrize(
+    "content",
+    # the last is of a clock that was set back
+    [b"", b"[]", b'{"process": "x", "expires": "soon", "files": 3}', b'{"process": "", "expires": 9, "files": null}'],
+)
 def test_a_lease_that_cannot_be_understood_holds_everything_for_its_time(
     place: Place, storage: RecordStorage, swept: Sweep, content: bytes
 ) -> None:

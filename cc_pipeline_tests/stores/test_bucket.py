@@ -39,7 +39,7 @@ def error(status: int, code: str, **headers: str) -> Response:
 
 
 @contextmanager
-def scripted(script: Script) -> Iterator[tuple[str, list[str]]]:
+def scripted(script: Script, *, reads_bodies: bool = True) -> Iterator[tuple[str, list[str]]]:
     """An S3 server that answers by a script; its address, and the requests it got."""
     requests: list[str] = []
     over = threading.Event()
@@ -48,7 +48,7 @@ def scripted(script: Script) -> Iterator[tuple[str, list[str]]]:
         protocol_version = "HTTP/1.1"
 
         def answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) if reads_bodies else b""
             requests.append(f"{self.command} {self.path}")
             response = script(self.command, self.path, body)
             if response is None:
@@ -133,6 +133,13 @@ def test_refusals_keep_their_kinds(answer: Response | None, kind: FaultKind) -> 
             with pytest.raises(RangeFault) as raised:
                 place.delete("x")
             assert raised.value.kind is kind
+
+
+def test_an_upload_that_the_server_does_not_take_ends() -> None:
+    with scripted(lambda *_: None, reads_bodies=False) as (endpoint, _), place_at(endpoint, timeouts=QUICK) as place:
+        with pytest.raises(RangeFault) as raised:
+            place.put("x", bytes(2 * PART - 1))
+        assert raised.value.kind is FaultKind.TIMEOUT
 
 
 def test_an_object_that_is_refused_costs_others_no_try() -> None:

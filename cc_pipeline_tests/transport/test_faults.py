@@ -160,6 +160,7 @@ def test_what_is_kept_of_an_answer_has_a_bound() -> None:
 def test_whole_objects() -> None:
     assert judge_whole(100, Answer(200, {"content-length": "5", "etag": '"e"'}, b"12345")) == Verified(0, 5, '"e"')
     assert judge_whole(100, Answer(200, {}, b"12345")) == Verified(0, 5, None)
+    assert judge_whole(100, Answer(200, {}, bytes(100))) == Verified(0, 100, None)
     for status, headers, body, expected in (
         (200, {}, bytes(101), FaultKind.LONG_BODY),
         (200, {"content-length": "9"}, b"12345", FaultKind.SHORT_BODY),

@@ -178,12 +178,8 @@ def test_ranges_come_from_where_a_place_redirects_to(servers: list[FaultServer],
 def test_a_place_does_not_lead_to_any_number_of_hosts(servers: list[FaultServer]) -> None:
     place = servers[0]
     place.set_rules([Rule("redirect", times=None, to=f"http://{{key}}:{servers[1].port}/x")])
-    with Transport(
-        place.url,
-        SourceOptions(
-            redirects=[f"127.0.*.*:{servers[1].port}"], retry=RetryPolicy(attempts=1), timeouts=Timeouts(connect=1)
-        ),
-    ) as transport:
+    options = SourceOptions(redirects=[f"127.0.*.*:{servers[1].port}"], retry=RetryPolicy(attempts=1))
+    with Transport(place.url, options) as transport:
         faults = list(transport.read_many([ByteRange(f"127.0.7.{number}", 0, 4) for number in range(1, 61)]))
     kinds = Counter(fault.kind for fault in faults if isinstance(fault, RangeFault))
     assert kinds[FaultKind.REDIRECTED] == 60 - 32

@@ -175,8 +175,9 @@ def test_one_request_is_sent_at_the_end_of_each_pause_and_pauses_double() -> Non
 
 def test_requests_in_flight_when_the_host_refused_are_no_news() -> None:
     state = refuses(EPOCH)
-    assert state.refused(OTHER_HOST, refusal(EPOCH + 1, "f4", sent=EPOCH - 1))[0].pause_until == state.pause_until
-    assert state.answered(EPOCH + 1, EPOCH - 1).is_refusing
+    for sent in (EPOCH - 1, EPOCH):
+        assert state.refused(OTHER_HOST, refusal(EPOCH + 1, "f4", sent=sent))[0].pause_until == state.pause_until
+        assert state.answered(EPOCH + 1, sent).is_refusing
     assert HostState().is_calm and not state.is_calm and state.answered(EPOCH + 9, EPOCH + 8).is_calm
 
 
@@ -207,7 +208,21 @@ def test_refusals_of_a_bucket_of_ones_own_are_about_its_objects() -> None:
     for number in range(9):
         state, next_step = state.refused(own_bucket, refusal(EPOCH + number, f"f{number}", status=403))
         assert next_step is NextStep.SEND_AGAIN
-    assert not state.row
+    assert not state.row and state.admit(own_bucket, EPOCH, 7)[1].count == 7
+
+
+def test_thirty_points_halve_the_rate_and_two_hundred_answers_double_it() -> None:
+    for points, halvings, points_after, halvings_after in ((26, 0, 29, 0), (27, 0, 0, 1), (27, 6, 0, 6)):
+        state = replace(HostState(), points=points, halvings=halvings, answers=7)
+        state, _ = state.refused(OTHER_HOST, refusal(EPOCH))
+        assert (state.points, state.halvings) == (points_after, halvings_after)
+        assert (state.answers, state.changed_at) == ((0, EPOCH) if points_after == 0 else (7, 0))
+    state = replace(HostState(), halvings=2, changed_at=EPOCH, points=9)
+    counted = state.answered(EPOCH, EPOCH, 199)
+    assert (counted.halvings, counted.answers, counted.points) == (2, 199, 0)
+    assert state.answered(EPOCH, EPOCH, 4).points == 5
+    counted = counted.answered(EPOCH + 1, EPOCH)
+    assert (counted.halvings, counted.answers, counted.points, counted.changed_at) == (1, 0, 0, EPOCH + 1)
 
 
 def test_a_lowered_rate_is_raised_again_after_an_hour_without_requests() -> None:
@@ -220,6 +235,8 @@ def test_a_lowered_rate_is_raised_again_after_an_hour_without_requests() -> None
 def test_times_from_a_clock_that_was_set_back_are_dropped() -> None:
     state = replace(refuses(EPOCH), pause=320.0, last_refusal_at=EPOCH, address_refused_at=EPOCH)
     assert state.repaired(EPOCH) == state
+    asked = replace(state, asked_until=EPOCH + LONGEST_PAUSE)
+    assert asked.repaired(EPOCH) == asked
     earlier = EPOCH - 86_400
     repaired = state.repaired(earlier)
     assert max(repaired.pause_until, repaired.refused_at, repaired.last_refusal_at) <= earlier

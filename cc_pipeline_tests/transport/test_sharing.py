@@ -69,7 +69,7 @@ def test_a_request_waits_for_a_slot_and_an_idle_process_has_none(
         assert [slots.take() for _ in range(4)] == [0, 1, 2, 3], "an idle process has none"
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(transport.read, "f1", 0, 1)
-            assert refused.wait(60)
+            assert refused.wait(480)
             assert len(server.hits) == 1
             slots.give_back(3)
             assert waiting.result().attempts == 1

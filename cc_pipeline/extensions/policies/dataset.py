@@ -326,7 +326,7 @@ def build_datasheet(filtered: FilterResult, recipe: Recipe) -> tuple[str, dict[s
                 "name": step.name,
                 "wanted": step.meaning,
                 "came": step.page_count,
-                "took": step.removed,
+                "removed": step.removed,
             }
             for step in filtered.steps
         ],

@@ -118,7 +118,7 @@ def make_dataset(
             if filtered.pages
             else "there are no pages to filter: nothing of these targets and crawls was parsed"
         )
-    took = [
+    removed = [
         *((step.name, step.page_count, step.removed) for step in filtered.steps if step.removed),
         ("left", filtered.kept_pages, None),
     ]
@@ -126,7 +126,7 @@ def make_dataset(
         f"{filtered.kept_pages:,} of {filtered.pages:,} pages, {format_count(filtered.words, 'word')}: "
         f"{out}/{README} is the datasheet"
     )
-    return Export(out, files_in(out), make_count_rows(("filter", "came", "taken"), took), (words,))
+    return Export(out, files_in(out), make_count_rows(("filter", "came", "removed"), removed), (words,))
 
 
 def _as_of(text: str) -> Literal["fetch", "latest"]:

@@ -40,8 +40,8 @@ def trapped(item: PageInput, failure: str | None = None) -> Input:
     their headers while they are parsed."""
     if failure is None and item.payload == b"kill the reader":
         os.kill(os.getpid(), signal.SIGKILL)
-    if item.payload == b"sleep":
-        time.sleep(1.5)
+    if failure is None and item.payload in (b"sleep", b"sleep long"):
+        time.sleep(1.5 if item.payload == b"sleep" else 60)
     if failure is None and item.payload == b"raise":
         raise OverflowError("too large")
     if item.payload == b"gone":
@@ -137,6 +137,12 @@ def test_a_process_without_an_answer_and_without_processor_time_is_replaced(monk
         process.end()
 
 
+def test_a_page_whose_process_has_a_fault_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Worker, "find_fault", lambda process: "waits for ever" if process.position == 0 else "")
+    (found,) = parse_batches([[page("sleep long")]], OPTIONS, 1, trapped)
+    assert found["page_metadata"].to_pylist()[0]["failure_detail"] == "waits for ever"
+
+
 def process_of(item: PageInput, failure: str | None = None) -> Input:
     return replace(item, server_ip=str(os.getpid()))
 
@@ -209,6 +215,18 @@ def test_large_pages_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     first = rows_of(items, OPTIONS, identity)
     assert first["page_metadata"].num_rows == 2
     assert _joined([first, rows_of(items[2:], OPTIONS, identity)]) == _joined([whole])
+
+
+def in_parts(item: PageInput, failure: str | None = None) -> Input:
+    """Reads pages in a process for which each is a large one."""
+    rows._PART_SIZE = 1
+    return identity(item, failure)
+
+
+def test_the_rest_of_a_batch_comes_after_its_first_part() -> None:
+    parts = list(parse_batches(_pages(6), OPTIONS, 2, in_parts))
+    assert [part["page_metadata"].num_rows for part in parts] == [1] * 6
+    assert _joined(parts) == _joined(rows_of(items, OPTIONS, identity) for items in _pages(6))
 
 
 def large(size: int, failure: str | None = None) -> Input:

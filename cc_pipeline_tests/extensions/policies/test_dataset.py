@@ -39,21 +39,22 @@ def test_the_datasheet_says_what_each_filter_took(cli: Cli, home: Path, tmp_path
     out = tmp_path / "corpus"
     said = cli("dataset", "-l", "en", "--words", "60..", "--out", out, "--home", home)
     assert said.status == 0, said.err
+    assert said.out.splitlines()[0].split() == ["filter", "came", "removed"]
     sheet = json.loads((out / "datasheet.json").read_text("utf-8"))
     pages = published(home)
     assert sheet["pages"] == len(pages)
     for before, after in zip(sheet["filters"], sheet["filters"][1:], strict=False):
-        assert after["came"] == before["came"] - before["took"]
+        assert after["came"] == before["came"] - before["removed"]
     last = sheet["filters"][-1]
     rows = rows_of(out)
-    assert sheet["left"] == last["came"] - last["took"] == len(rows) > 0
+    assert sheet["left"] == last["came"] - last["removed"] == len(rows) > 0
     assert sheet["words"] == sum(row["words"] for row in rows)
     # by hand
     first = [page for page in pages if page["fetch_status"] in (None, 200)]
     texts = [page for page in first if page["quality"]]
     english = [page for page in texts if (page["content_languages"] or [None])[0] == "eng"]
     long = [page for page in english if 60 <= page["quality"]["words"] <= 100_000]
-    took = {one["name"]: one["took"] for one in sheet["filters"]}
+    took = {one["name"]: one["removed"] for one in sheet["filters"]}
     assert took["status"] == len(pages) - len(first)
     assert took["main_text"] == len(first) - len(texts)
     assert took["language"] == len(texts) - len(english)
@@ -86,10 +87,11 @@ def test_the_datasheet_says_what_each_filter_took(cli: Cli, home: Path, tmp_path
 
 
 def test_without_filters_only_texts_and_no_copies_are_left(cli: Cli, home: Path, tmp_path: Path) -> None:
-    words = ("--rules", "none", "--words", "0..", "--near", 0, "--home", home)
+    words = ("-c", "2012..", "--rules", "none", "--words", "0..", "--near", 0, "--home", home)
     with_copies, without = tmp_path / "with", tmp_path / "without"
     assert cli("dataset", *words, "--keep-copies", "--out", with_copies).status == 0
     assert cli("dataset", *words, "--out", without).status == 0
+    assert cli("dataset", *words, "-l", "zu", "--out", without).status == 1, "no page would replace those"
     good = [page for page in published(home) if page["quality"] and page["fetch_status"] in (None, 200)]
     assert len(rows_of(with_copies)) == len(good)
     texts = {page["main_content"] for page in good}

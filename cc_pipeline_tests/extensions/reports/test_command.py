@@ -29,6 +29,10 @@ def test_a_report_says_what_is_missing_and_why(cli: Cli, world: World, tmp_path:
     assert "<summary>Why records are not fetched: 1 reason</summary>" in text
     assert f'href="{world.damaged.url}"' in text
     assert [*page.parent.iterdir()] == [page]
+    # one of the two alone is an error, so the help tells no default for it
+    assert "give both" in cli("report", "example.com", "--from", NEW, "--home", home).told
+    shown = cli("report", "--help").shown
+    assert "With --to: the earlier" in shown and "With --from: the later" in shown
 
 
 @pytest.mark.xdist_group("questions")
