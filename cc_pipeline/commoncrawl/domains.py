@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Final
 
@@ -20,10 +18,6 @@ _LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 _MAX_HOST = 253
 _MAX_PORT = 65535
 _QUOTED_CHARS = 80
-#: Endings to try in place of an unknown one, the most common first.
-_ENDINGS = ("com", "org", "net", "edu", "gov", "info", "de", "uk", "fr", "nl", "ru", "jp", "br", "it", "pl", "au", "ca")
-_MIN_SIMILARITY = 0.85
-_MIN_ENDING_SIMILARITY = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,13 +233,3 @@ def _registered(name: str) -> str | None:
         return None
     domain: str | None = registry_list(name).privatesuffix(name)
     return domain
-
-
-def find_closest_name(host: str, known_hosts: Iterable[str]) -> str | None:
-    """Returns the name of ``known_hosts`` most like ``host``, else ``host`` with a common ending like its own."""
-    near = get_close_matches(host, [name for name in known_hosts if name != host], 1, _MIN_SIMILARITY)
-    if near:
-        return near[0]
-    stem, _, ending = host.rpartition(".")
-    endings = [] if has_known_suffix(host) else get_close_matches(ending, _ENDINGS, 1, _MIN_ENDING_SIMILARITY)
-    return f"{stem}.{endings[0]}" if stem and endings else None

@@ -191,6 +191,7 @@ class Settings:
     accept_removals: bool = setting(
         False, help="remove captures that the index no longer lists (`run --accept-removals`)"
     )
+    refetch: bool = setting(False, help="request lost captures again (`run --refetch`)")
     markdown: bool = setting(False, help="whether `page_text.main_content_markdown` is filled", decides_rows=True)
     workers: int = setting(0, help="number of processes that parse", default_text="one per core")
     engine: str = setting(

@@ -87,7 +87,7 @@ def copy(
     from cc_pipeline.extraction.lookup_notes import describe_gaps
 
     with (
-        open_lookup(settings, read_targets(targets, settings), crawl) as question,
+        open_lookup(settings, read_targets(targets), crawl) as question,
         StageRunner(question.workspace) as runner,
         open_place(destination, endpoint, question.settings) as place,
         progress_bars(),
