@@ -1,4 +1,4 @@
-"""Interprets user input: targets as text, in files or on standard input; targets that a home knows."""
+"""Interprets user input: targets as text, in files or on standard input; targets and names that a home knows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from cc_pipeline.advice import advise
 from cc_pipeline.api.reporter import get_reporter
-from cc_pipeline.errors import UserInputError
+from cc_pipeline.commoncrawl.domains import suggest_name
+from cc_pipeline.errors import CcPipelineError, UserInputError
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -23,6 +24,24 @@ _MAX_WRONG_LINES = 50
 ROW_FORMATS = ("table", "json", "csv")
 #: The argument for standard input in place of a file.
 STANDARD_INPUT = "-"
+
+
+def names_with_captures(settings: Settings) -> list[str]:
+    """Returns the definitions of the targets that this home has captures of in any crawl, without sets; none if its
+    tables cannot be read."""
+    import duckdb
+
+    from cc_pipeline.lake.published_file import open_home_publication
+
+    query = (
+        "SELECT DISTINCT definition FROM main.targets JOIN main.lookups ON slug = target "
+        "WHERE captures > 0 AND kind <> 'set' ORDER BY ALL"
+    )
+    try:
+        with open_home_publication(settings) as connection:
+            return [name for (name,) in connection.execute(query).fetchall()]
+    except (CcPipelineError, duckdb.Error):
+        return []
 
 
 def read_targets(texts: Sequence[str], folder: Path | None = None) -> tuple[Target, ...]:
@@ -89,7 +108,8 @@ def _refuse_unknown_suffix(target: Target) -> None:
         return
     ending = target.place.host.rpartition(".")[2]
     raise UserInputError(
-        f"{target.value}: .{ending} is no known top-level domain. If the name is right, write domain:{target.value}"
+        f"{suggest_name(target.value, ())}: .{ending} is no known top-level domain. If the name is right, write "
+        f"domain:{target.value}"
     )
 
 
@@ -159,7 +179,7 @@ def _refuse_unknown(
     connection: DuckDBPyConnection, settings: Settings, targets: Sequence[Target], texts: Sequence[str]
 ) -> None:
     """Raises ``UserInputError`` for a target that was not run in this home, since a file without its rows would look
-    like an answer.
+    like an answer. The message names a similar target that has captures.
 
     Missing targets of a list file among ``texts`` are only counted. If all are missing, it is an error.
     """
@@ -178,8 +198,9 @@ def _refuse_unknown(
     for target in refused:
         label = f"set:{target.value}" if target.kind == "set" else target.definition
         raise UserInputError(
-            f"the published tables do not have {label}: it was not run in this home, or no crawl that it was run for "
-            f"has captures of it. To run it: {advise('run', to_run(target.slug, label), crawl='newest')}"
+            f"the published tables do not have {suggest_name(label, names_with_captures(settings))}: it was not run in "
+            "this home, or no crawl that it was run for has captures of it. To run it: "
+            f"{advise('run', to_run(target.slug, label), crawl='newest')}"
         )
     if unknown_targets:
         get_reporter().notice(

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from cc_pipeline.advice import advise
 from cc_pipeline.checks.scope import CheckResult, Scope, Severity, join_results, key_of
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
+from cc_pipeline.commoncrawl.domains import suggest_names
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.extraction.fetch_counts import share
 from cc_pipeline.harvesting.catalog import read_catalog_table
@@ -44,7 +45,7 @@ def examine_catalog(
 
 
 def found_targets_verdict(lake: Lake) -> CheckResult:
-    """Names the targets of which no crawl has captures."""
+    """Names the targets of which no crawl has captures, with targets of similar names that have some."""
     captures: Counter[str] = Counter()
     for row in read_notes(lake, (LOCATE,)):
         if row.tables:
@@ -52,9 +53,10 @@ def found_targets_verdict(lake: Lake) -> CheckResult:
     absent = sorted(slug for slug, count in captures.items() if not count)
     if not absent:
         return CheckResult("targets_found", "ok", "every target has captures in a crawl that it was looked up in")
+    names = suggest_names(absent, [slug for slug, count in captures.items() if count])
     message = (
         f"no crawl that was looked up has captures of {format_count(len(absent), 'target')}: "
-        f"{list_first(absent, _MAX_NAMED_PARTITIONS)}"
+        f"{list_first(names, _MAX_NAMED_PARTITIONS)}"
     )
     advice = advise("targets remove", absent[0], sentence="To remove one: {}")
     return CheckResult("targets_found", "warn", message, {"targets without captures": len(absent)}, advice=advice)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from cc_pipeline import describe_missing_modules
 from cc_pipeline.advice import advise, option
 from cc_pipeline.api.target_runs import PARTITION_COLUMNS, count_captures, list_partitions, shorten_definition
+from cc_pipeline.api.user_input import names_with_captures
+from cc_pipeline.automation import watch_list
 from cc_pipeline.cli.output import MAX_CRAWL_LINES, YEAR, console, notice, row_format, write_rows
+from cc_pipeline.commoncrawl.domains import suggest_names
 from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.home import read_note
 from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
@@ -157,20 +162,31 @@ def _note_absent_targets(
     *,
     details: bool,
 ) -> None:
-    """Prints the targets found in no crawl, and whether the home keeps them."""
+    """Prints the targets found in no crawl, what a mistyped one may mean, and whether the home keeps them."""
     present = {
         slice_.target for slice_, change in changes.items() if change.after.captures or change.change == "not run"
     }
     absent = [slug for slug in dict.fromkeys(slice_.target for slice_ in changes) if slug not in present]
+    known = _find_known_names(settings, {by_slug[slug].definition for slug in absent}) if absent else []
     for slugs, consequence in (
         ([slug for slug in absent if slug not in forgotten], ""),
         ([slug for slug in absent if slug in forgotten], ", so this home does not keep them"),
     ):
         if slugs:
             targets = f"{format_count(len(slugs), 'new target' if consequence else 'target')}{consequence}"
-            names = _list_names([shorten_definition(by_slug[slug]) for slug in slugs], details=details)
+            definitions = [shorten_definition(by_slug[slug]) for slug in slugs]
+            names = _list_names(suggest_names(definitions, known), details=details)
             subsets = ", ".join(settings.subsets)
             note(f"no crawl of this run has captures (subset {subsets}) of {targets}: {names}")
+
+
+def _find_known_names(settings: Settings, absent_names: Collection[str]) -> list[str]:
+    """Returns the names with captures in this home, and those of a valid watch list that are not absent."""
+    names = names_with_captures(settings)
+    with suppress(CcPipelineError):
+        watched_names = [target.definition for target in watch_list.read(settings.watch_list_path)]
+        names += [name for name in watched_names if name not in absent_names]
+    return names
 
 
 def _list_names(names: Sequence[str], *, details: bool) -> str:

@@ -199,7 +199,7 @@ def test_an_export_has_the_rows_of_the_table_and_names_its_files(used: Home, tmp
         ("x.xlsx", {}, "no export format follows"),
         ("x.csv", {"tables": "captures", "query": "SELECT 1"}, "exclude each other"),
         ("x.csv", {"query": "SELECT 1", "targets": SITE}, "filter with WHERE"),
-        ("x.csv", {"targets": "exmaple.com"}, "do not have exmaple.com"),
+        ("x.csv", {"targets": "exmaple.com"}, "do not have exmaple.com .did you mean example.com"),
     ],
 )
 def test_words_that_cannot_be_used_are_said_and_write_nothing(

@@ -80,7 +80,7 @@ def test_index_files_that_could_not_be_read_are_counted_and_what_was_located_ove
     assert asset_checks.targets_found.verdict(workspace, Scope()).passed
     extract(workspace, "exmaple.com")
     absent = asset_checks.targets_found.verdict(workspace, Scope())
-    assert (absent.severity, "1 target: exmaple.com" in absent.message) == ("warn", True)
+    assert (absent.severity, f"1 target: exmaple.com (did you mean {SITE}?)" in absent.message) == ("warn", True)
 
 
 @pytest.mark.parametrize(

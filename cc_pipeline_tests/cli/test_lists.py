@@ -59,20 +59,24 @@ def test_wrong_lines_are_named_with_their_numbers(tmp_path: Path) -> None:
         read_targets(["@no-such-file.txt"])
 
 
-def test_a_suffix_that_nobody_sells_is_a_typo_unless_it_is_meant() -> None:
-    with pytest.raises(UserInputError, match=r"example.og: .og is no known top-level domain\. .* write domain:example"):
-        read_targets(["example.og"])
-    assert slugs(["domain:example.og"]) == ["example.og"]
-    assert slugs(["host:www.example.og", "192.0.2.17", "example.co.uk"])[1:] == ["192.0.2.17", "example.co.uk"]
+@pytest.mark.parametrize(
+    ("typed", "guess"), [("example.og", "example.org"), ("example.cmo", "example.com"), ("exmple.ogr", "exmple.org")]
+)
+def test_a_suffix_that_nobody_sells_is_a_typo_unless_it_is_meant(typed: str, guess: str) -> None:
+    with pytest.raises(UserInputError, match=rf"did you mean {guess}\?.* no known top-level .* write domain:{typed}"):
+        read_targets([typed])
+    assert slugs([f"domain:{typed}"]) == [typed]
+    assert slugs([f"host:www.{typed}", "192.0.2.17", "example.co.uk"])[1:] == ["192.0.2.17", "example.co.uk"]
 
 
-def test_a_name_without_captures_is_named(cli: Cli, world: World, tmp_path: Path) -> None:
+def test_a_name_without_captures_is_guessed(cli: Cli, world: World, tmp_path: Path) -> None:
     home = shutil.copytree(world.untouched, tmp_path / "home")
     said = cli("lookup", "exmaple.com", "-c", NEW, "--home", home)
     assert said.status == 1
-    assert f"error: the index of {NEW} lists no capture of exmaple.com" in said.told
+    assert f"error: the index of {NEW} lists no capture of exmaple.com (did you mean example.com?)" in said.told
     assert cli("lookup", "exmaple.com", "--count", "-c", NEW, "--home", home).status == 1
-    assert "no captures of exmaple.com" in cli("lookup", "example.com", "exmaple.com", "-c", NEW, "--home", home).told
+    mixed = cli("lookup", "example.com", "exmaple.com", "-c", NEW, "--home", home)
+    assert "no captures of exmaple.com (did you mean example.com?)" in mixed.told
 
 
 def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -> None:
@@ -89,7 +93,7 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
     assert report["host:www.example.com"][0] == report["set:duo"][0] == "new"
     assert report["exmaple.com"][:2] == ["new", "0"]
     assert int(report["set:duo"][1]) == int(report["set:duo"][2]) > 0
-    assert "so this home does not keep them: exmaple.com\n" in first.out
+    assert "so this home does not keep them: exmaple.com (did you mean example.com?)\n" in first.out
     assert "captures of 2 of 3 members of set-duo: no-such.net; nothing-here.org.\n" in first.out
     assert "crawldiagnostics and robotstxt were not requested" in " ".join(first.shown.split())
     sites = ("example.com", "example.org")
@@ -105,6 +109,8 @@ def test_a_run_says_what_it_did_itself(cli: Cli, world: World, tmp_path: Path) -
     nothing = cli("run", "-c", NEW, "exmaple.net", "--format", "json", "--home", home)
     assert (nothing.status, json.loads(nothing.out)["lost"]) == (1, 0), "a row and nothing else"
     assert nothing.told.endswith("error: found in none of the crawls: exmaple.net")
+    watched = cli("run", "-c", NEW, "exmaple.ne", "--home", home).out
+    assert ": exmaple.ne (did you mean exmaple.net?)\n" in watched
     again = cli(*asked, "--details")
     states = [re.split(" {2,}", line)[2] for line in again.out.splitlines() if line.startswith(NEW)]
     assert sorted(states[:5]) == ["new", *["same"] * 4], "what was not kept is asked for again"

@@ -156,7 +156,7 @@ def test_years_of_crawls_are_counted_and_one_that_cannot_be_read_does_not_hide_t
     [
         ("lookup captures:typo -c newest", "no captures named 'typo'"),
         ("lookup example.com -c CC-MAIN-2099-01", "'CC-MAIN-2099-01' is not a crawl of"),
-        ("lookup example.og -c newest", ".og is no known top-level domain"),
+        ("lookup example.og -c newest", "example.og (did you mean example.org?): .og is no known top-level domain"),
         ("plan example.com -c 1999", "the source has no crawl 1999"),
         ("run captures:typo -c all", "no captures named 'typo'"),
         ("run --watched -c newest", "targets add"),

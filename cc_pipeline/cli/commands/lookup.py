@@ -20,10 +20,11 @@ from cc_pipeline.api.lookups import (
     refuse_failed,
     report_costs,
 )
-from cc_pipeline.api.user_input import check_format, read_targets
+from cc_pipeline.api.user_input import check_format, names_with_captures, read_targets
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import MAX_CRAWL_LINES, YEAR, choose_format, notice, warn, write_rows
+from cc_pipeline.commoncrawl.domains import suggest_name, suggest_names
 from cc_pipeline.errors import UserInputError
 from cc_pipeline.progress import format_count, list_first
 from cc_pipeline.settings import Settings
@@ -129,7 +130,8 @@ def lookup(
         report_costs(question.costs)
         absent = [target.definition for target in question.targets if target.slug not in found_slugs]
         if found_slugs and absent:
-            notice(f"no captures of {list_first(absent, _MAX_NAMED_TARGETS)}")
+            absent_names = suggest_names(absent, names_with_captures(settings))
+            notice(f"no captures of {list_first(absent_names, _MAX_NAMED_TARGETS)}")
         if out is not None:
             # an incomplete file must not appear, and an empty one must replace none
             refuse_failed(question, failed)
@@ -145,7 +147,8 @@ def _refuse_unfound(question: LookupRequest, crawls: Sequence[str], found_slugs:
         first_target, *more_targets = question.targets
         more_note = f" and {len(more_targets):,} more" if more_targets else ""
         where = crawls[0] if len(crawls) == 1 else format_count(len(crawls), "crawl")
-        raise UserInputError(f"the index of {where} lists no capture of {first_target.definition}{more_note}")
+        name = suggest_name(first_target.definition, names_with_captures(question.settings))
+        raise UserInputError(f"the index of {where} lists no capture of {name}{more_note}")
 
 
 def _print_counts(original_question: LookupRequest, output: str) -> None:
