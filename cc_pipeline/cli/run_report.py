@@ -75,7 +75,8 @@ class CrawlLines:
         console.print(
             f"{number:>{len(str(total))}} of {total}  {_name_line(self._parts[0])}: {len(found_slugs):,} of "
             f"{len({slice_.target for slice_ in changes}):,} targets, {format_count(captures, 'capture')}, {new:,} new"
-            f"{remainder}, {sum(part.seconds for part in self._parts):.0f} s"
+            f"{remainder}, {sum(part.seconds for part in self._parts):.0f} s",
+            soft_wrap=True,
         )
         self._parts.clear()
 
