@@ -166,14 +166,21 @@ class Home:
 
     @public
     def run(
-        self, targets: str | Sequence[str], crawls: Crawls = "newest", *, yes: bool = False, **choices: Any
+        self,
+        targets: str | Sequence[str],
+        crawls: Crawls = "newest",
+        *,
+        refetch: bool = False,
+        yes: bool = False,
+        **choices: Any,
     ) -> RunReport:
         """Extracts targets from crawls, from the index to parsed pages, and publishes ``cc.duckdb``, through Dagster.
 
-        ``choices`` are settings (docs/settings.md), as ``subsets=("warc", "robotstxt")`` or ``index="zipnum"``. ``yes``
-        agrees to a cost above the limits of the settings. A repeated run does the remaining work. Raises ``Incomplete``
-        if the source did not return everything (the rest is stored, and the error's ``report`` has the details),
-        ``UserInputError`` for invalid arguments and for a cost that nobody agreed to.
+        ``choices`` are settings (docs/settings.md), as ``subsets=("warc", "robotstxt")`` or ``index="zipnum"``.
+        ``refetch`` requests lost captures again. ``yes`` agrees to a cost above the limits of the settings. A repeated
+        run does the remaining work. Raises ``Incomplete`` if the source did not return everything (the rest is stored,
+        and the error's ``report`` has the details), ``UserInputError`` for invalid arguments and for a cost that nobody
+        agreed to.
         """
         from cc_pipeline.api.choices import confirm_choices
         from cc_pipeline.api.target_runs import run_targets
@@ -181,7 +188,7 @@ class Home:
         from cc_pipeline.defs.engines import find_engine
 
         limits = {"max_bytes": _NO_LIMIT, "max_requests": _NO_LIMIT} if yes else {}
-        settings = load_settings(home=self._home_folder, **{**self._overrides, **limits, **choices})
+        settings = load_settings(home=self._home_folder, **{**self._overrides, **limits, **choices}, refetch=refetch)
         find_engine(settings.engine).check_ready(settings)
         parts: list[Part] = []
         with use_reporter(self.reporter):

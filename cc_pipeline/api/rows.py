@@ -224,7 +224,7 @@ class Answer(Rows):
         columns = format_count(len(first.columns), "column")
         if len(first) <= SHOWN_ROWS:
             return f"{format_count(len(first), 'row')}, {columns}", first
-        return f"the first rows of more than {SHOWN_ROWS}, {columns}", first
+        return f"the first rows of more than {SHOWN_ROWS}, {columns}", first.head(SHOWN_ROWS)
 
     def _first_rows(self) -> MemoryRows:
         """Returns the first rows, read once for each published file: a notebook displays the same rows repeatedly."""

@@ -96,7 +96,7 @@ def run(
         settings,
         engine=engine or settings.engine,
         accept_removals=accept_removals or settings.accept_removals,
-        refetch=refetch or settings.refetch,
+        refetch=refetch,
     )
     find_engine(settings.engine).check_ready(settings)
     requested = _requested_targets(settings, targets or (), watched)
