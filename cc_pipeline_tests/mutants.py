@@ -103,8 +103,10 @@ def make_mutants(path: Path) -> Iterator[Mutant]:
 
 def _find_places(parent: ast.AST) -> Iterator[tuple[Callable[[ast.AST], None], ast.expr | ast.stmt]]:
     """The expressions and statements below a node that may be changed, each with a function that puts another one in
-    its place: no types, documentation, imports, assertions and texts of errors."""
+    its place: no types, documentation, imports, assertions (``strict=True`` of ``zip`` too) and texts of errors."""
     if isinstance(parent, ast.JoinedStr) or (isinstance(parent, ast.Expr) and isinstance(parent.value, ast.Constant)):
+        return
+    if isinstance(parent, ast.If | ast.keyword) and ast.unparse(parent).startswith(("if TYPE_CHECKING:", "strict=")):
         return
     for field, value in ast.iter_fields(parent):
         if field in ("annotation", "returns", "decorator_list", "type_params"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -18,8 +17,7 @@ from cc_pipeline.api.lookups import (
     refuse_failed,
     report_costs,
 )
-from cc_pipeline.api.row_preview import HTML_ROWS
-from cc_pipeline.api.rows import MemoryRows, Rows, first_rows
+from cc_pipeline.api.rows import SHOWN_ROWS, MemoryRows, Rows, first_rows
 from cc_pipeline.progress import format_count
 from cc_pipeline.terminal import escape_controls
 
@@ -108,8 +106,8 @@ class Captures(Rows):
         first: list[pa.RecordBatch] = []
         rows = 0
         for batch in self._batches_of_crawls():
-            if rows < HTML_ROWS:
-                first.append(first_rows(batch, HTML_ROWS - rows))
+            if rows < SHOWN_ROWS:
+                first.append(first_rows(batch, SHOWN_ROWS - rows))
                 self._last = first, None
             rows += batch.num_rows
             yield batch
@@ -218,18 +216,3 @@ class Page:
         status = "status not known" if self.status is None else f"status {self.status}"
         text = f"{self.url}, {self.crawl}, {captured}, {status}, digest {self.digest_check}"
         return escape_controls(text, one_line=True)
-
-    def _repr_html_(self) -> str:
-        from cc_pipeline.errors import CcPipelineError
-
-        try:
-            # the whole page is parsed to show its beginning, in a process of its own
-            text = self.text
-        except CcPipelineError as error:
-            text = str(error)
-        preview = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
-        return f"<p>{html.escape(repr(self))}</p><p>{html.escape(preview)}</p>"
-
-
-#: The most characters of a page's text in a notebook.
-_SHOWN_CHARACTERS: Final = 2_000

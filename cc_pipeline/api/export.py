@@ -27,7 +27,6 @@ from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from cc_pipeline.export.row_choice import RowChoice
-    from cc_pipeline.export.stored_state import StoredState
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -46,9 +45,6 @@ class Export:
 
     def __repr__(self) -> str:
         return self.rows.text_under(self._caption)
-
-    def _repr_html_(self) -> str:
-        return self.rows.html_under(self._caption)
 
     @property
     def _caption(self) -> str:
@@ -240,7 +236,11 @@ def _export_records(
         state = read_lake_state(workspace, targets, resolve_home_crawls(crawls, stored))
         chosen_crawls = sorted(state.count_rows("records"), reverse=True)
         if not chosen_crawls:
-            raise _no_records(state, domains)
+            raise EnvironmentFault(
+                f"this home has no records of {', '.join(domains)} to export: none was fetched, or no crawl that was "
+                "run has captures",
+                advise("run", domains[0], crawl="newest", sentence="Run it for a crawl that has captures of it: {}"),
+            )
         card = DatasetDescription(f"{out.name}: records of Common Crawl", attribution.creator, attribution.url)
         provenance = gather_provenance(workspace, state, chosen_crawls, [f"crawls: {', '.join(chosen_crawls)}"])
         written = record_format.write(RecordsRequest(workspace, state, chosen_crawls, out, card, provenance))
@@ -249,26 +249,6 @@ def _export_records(
         written.incomplete.report = exported
         raise written.incomplete
     return exported
-
-
-def _no_records(state: StoredState, domains: Sequence[str]) -> EnvironmentFault:
-    """The fault for targets without records in this home: not fetched, without captures, or never run."""
-    names = ", ".join(domains)
-    if located_crawls := sorted(state.count_rows("captures"), reverse=True):
-        return EnvironmentFault(
-            f"the captures of {names} in {', '.join(located_crawls)} are located and not fetched yet",
-            advise("run", domains[0], crawl=located_crawls[0], sentence="Run it again: {}"),
-        )
-    if crawls := sorted({row.slice_.crawl for row in state.slice_rows if row.slice_.target}, reverse=True):
-        return EnvironmentFault(
-            f"{', '.join(crawls)} has no captures of {names}, so there are no records to export",
-            advise("run", domains[0], crawl="newest", sentence="Run it for another crawl: {}"),
-        )
-    return EnvironmentFault(
-        f"{names} is not in this home, so there are no records to export: it was not run, or no crawl that it was run "
-        "for has captures of it",
-        advise("run", domains[0], crawl="newest", sentence="Run it for a crawl that has captures of it: {}"),
-    )
 
 
 def _make_export(out: Path, written: Written) -> Export:

@@ -1,16 +1,14 @@
-"""The wrapper of every public Python function: it rejects unknown keywords, and prints advice as calls in Python."""
+"""The wrapper of every public Python function: it prints advice as calls in Python."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import wraps
 from typing import Final, ParamSpec, TypeVar
 
 from cc_pipeline.advice import ANY, Advice, Value, describe_command, printing
-from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings.reading import override_names
 
 _P = ParamSpec("_P")
@@ -49,28 +47,15 @@ class _Method:
 _methods: dict[str, _Method] = {}
 
 
-class WrongKeyword(UserInputError, TypeError):
-    """The called function has no such keyword."""
-
-
 def public(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """Makes ``function`` a public Python function. One with ``**`` takes settings by their names."""
-    parameters = inspect.signature(function).parameters.values()
-    keywords = tuple(
-        parameter.name
-        for parameter in parameters
-        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-    )
-    takes_settings = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-    method = _Method(_find_python_name(function), keywords, takes_settings)
-    if method.name.startswith("home."):
-        _methods[function.__name__] = method
+    if function.__qualname__ == f"Home.{function.__name__}":
+        parameters = inspect.signature(function).parameters
+        takes_settings = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+        _methods[function.__name__] = _Method(f"home.{function.__name__}", tuple(parameters), takes_settings)
 
     @wraps(function)
     def called(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        for keyword in kwargs:
-            if not method.takes(keyword):
-                raise WrongKeyword(_describe_wrong_keyword(method, keyword))
         with printing(describe_call):
             return function(*args, **kwargs)
 
@@ -119,22 +104,3 @@ def _format_text(text: str) -> str:
     if text == ANY:
         return text
     return repr(text) if '"' in text or "\\" in text else f'"{text}"'
-
-
-def _find_python_name(function: Callable[..., object]) -> str:
-    """Returns the name that a person wrote: ``home.run``, ``cc_pipeline.open``, ``dataset``."""
-    owner, _, name = function.__qualname__.rpartition(".")
-    return f"home.{name}" if owner == "Home" else {"open_home": "cc_pipeline.open"}.get(name, name)
-
-
-def _describe_wrong_keyword(method: _Method, keyword: str) -> str:
-    allowed = [name for name in method.keywords if name not in ("self", "home", "reporter")]
-    candidates = [*allowed, *override_names()] if method.takes_settings else allowed
-    near = get_close_matches(keyword, candidates, 1, 0.5)
-    alternatives = f"it takes {', '.join(allowed)}" if allowed else "it takes none"
-    if keyword in override_names():
-        alternatives += f"; the setting {keyword} is a keyword of cc_pipeline.open()"
-    elif method.takes_settings:
-        alternatives += ", and settings by their names (docs/settings.md)"
-    suggestion = f"did you mean {near[0]!r}? " if near else ""
-    return f"{method.name}() has no keyword {keyword!r}; {suggestion}{alternatives}"

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from cc_pipeline.api.facade import public
 from cc_pipeline.api.reporter import Reporter, StderrReporter, use_reporter
-from cc_pipeline.errors import Incomplete, UserInputError, describe_unknown_name
+from cc_pipeline.errors import Incomplete, UserInputError
 from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings, load_settings
 
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from cc_pipeline.export.table_files import Selection
 
 Crawls = str | int | Sequence[str | int]
-Match = Literal["exact", "prefix", "host", "domain"]
-#: The prefix of a target, by how it matches.
-_MATCH_PREFIXES: Final = {"exact": "url:", "prefix": "prefix:", "host": "host:", "domain": "domain:"}
 _NO_LIMIT: Final = 1 << 62
 
 
@@ -51,9 +48,6 @@ class RunReport:
 
     def __repr__(self) -> str:
         return self.rows.text_under(self._caption)
-
-    def _repr_html_(self) -> str:
-        return self.rows.html_under(self._caption)
 
     @property
     def _caption(self) -> str:
@@ -96,45 +90,31 @@ class Home:
         self,
         target: str | Sequence[str],
         *,
-        match: Match | None = None,
         crawls: Crawls = "newest",
-        since: str | None = None,
-        until: str | None = None,
-        status: str | int | None = None,
-        mime: str | None = None,
-        language: str | None = None,
         where: str | None = None,
         columns: Sequence[str] | None = None,
         limit: int | None = None,
     ) -> Captures:
         """Returns the captures of targets in crawls, from the cheapest index. No index is asked before they are read.
 
-        ``target`` is a target as the commands take it; ``match`` says how a bare address is meant. ``crawls`` are ids,
-        ``newest``, ``all``, years or ranges. ``since`` and ``until`` are times as ``2018`` or ``2018-05-01``, ``where``
-        is a condition (docs/targets.md). Raises ``UserInputError`` for invalid arguments.
+        ``target`` is a target as the commands take it, ``crawls`` are ids, ``newest``, ``all``, years or ranges,
+        ``where`` is a condition (docs/targets.md). Raises ``UserInputError`` for invalid arguments.
         """
         from cc_pipeline.api.captures import DEFAULT_COLUMNS, Captures
         from cc_pipeline.api.lookups import load_settings_without_home, open_lookup
         from cc_pipeline.api.user_input import read_targets
-        from cc_pipeline.commoncrawl.conditions import build_condition, join_conditions, parse_condition
+        from cc_pipeline.commoncrawl.conditions import parse_condition
         from cc_pipeline.commoncrawl.index_schema import NAMED_CAPTURES
 
         texts = [target] if isinstance(target, str) else list(target)
-        if match is not None and match not in _MATCH_PREFIXES:
-            raise UserInputError(describe_unknown_name("match", str(match), _MATCH_PREFIXES))
-        if match is not None:
-            texts = [f"{_MATCH_PREFIXES[match]}{text}" for text in texts]
-        parts = build_condition(
-            from_time=since, to_time=until, status=None if status is None else str(status), mime=mime, language=language
-        )
-        condition = join_conditions(parts, parse_condition(where).text if where else "")
+        condition = parse_condition(where).text if where else ""
         wrong = [name for name in columns or () if name not in NAMED_CAPTURES.names]
         if wrong:
             raise UserInputError(
                 f"{wrong[0]!r} is not a column of a capture; these are: {', '.join(NAMED_CAPTURES.names)}"
             )
         settings = load_settings_without_home(self._home_folder, **self._overrides)
-        targets = read_targets(texts, settings)
+        targets = read_targets(texts)
 
         @contextmanager
         def ask() -> Iterator[Any]:
@@ -154,14 +134,13 @@ class Home:
         url: str,
         at: str | datetime | None = None,
         *,
-        within: timedelta | None = None,
         crawls: Crawls | None = None,
         max_crawls: int = 10,
     ) -> Page:
         """Returns one page: its newest capture, or the one nearest to ``at`` (a time as ``2019-05``, or a ``datetime``,
         naive ones in UTC). Crawls are asked one after the other, the nearest first.
 
-        Raises ``NoSuchCapture`` if no crawl has the page, or none ``within`` that time of ``at``.
+        Raises ``NoSuchCapture`` if no crawl has the page.
         """
         from cc_pipeline.api.captures import Page
         from cc_pipeline.api.lookups import find_named_crawls, load_settings_without_home
@@ -169,11 +148,9 @@ class Home:
         from cc_pipeline.commoncrawl.crawls import measure_gap
         from cc_pipeline.commoncrawl.target_text import parse_target
         from cc_pipeline.export.capture_forms import start_parser
-        from cc_pipeline.extraction.nearest_capture import NoSuchCapture, find_nearest_capture
+        from cc_pipeline.extraction.nearest_capture import find_nearest_capture
         from cc_pipeline.workspace.workspace import open_workspace
 
-        if within is not None and at is None:
-            raise UserInputError("within is a distance from a time; add at=…, or leave out within")
         target = parse_target(url if url.strip().lower().startswith("url:") else f"url:{url.strip()}")
         moment = _to_utc(at) if isinstance(at, datetime) else None
         span = (moment, moment) if moment else period(at) if isinstance(at, str) else None
@@ -185,30 +162,25 @@ class Home:
         page = Page(nearest, None)
         if span is not None and page.captured is not None:
             page.distance = measure_gap(span, (page.captured, page.captured))
-        if within is not None and page.distance is None:
-            raise NoSuchCapture(
-                f"the nearest capture of {target.value} has no time, so its distance from the requested time is not "
-                "known",
-                "Leave out within to get this capture.",
-            )
-        if within is not None and page.distance is not None and page.distance > within:
-            raise NoSuchCapture(
-                f"the nearest capture of {target.value} is of {page.captured:%Y-%m-%d %H:%M:%S} UTC, which is farther "
-                "from the requested time than within allows",
-                "Allow a larger distance (within), or request another time (at).",
-            )
         return page
 
     @public
     def run(
-        self, targets: str | Sequence[str], crawls: Crawls = "newest", *, yes: bool = False, **choices: Any
+        self,
+        targets: str | Sequence[str],
+        crawls: Crawls = "newest",
+        *,
+        refetch: bool = False,
+        yes: bool = False,
+        **choices: Any,
     ) -> RunReport:
         """Extracts targets from crawls, from the index to parsed pages, and publishes ``cc.duckdb``, through Dagster.
 
-        ``choices`` are settings (docs/settings.md), as ``subsets=("warc", "robotstxt")`` or ``index="zipnum"``. ``yes``
-        agrees to a cost above the limits of the settings. A repeated run does the remaining work. Raises ``Incomplete``
-        if the source did not return everything (the rest is stored, and the error's ``report`` has the details),
-        ``UserInputError`` for invalid arguments and for a cost that nobody agreed to.
+        ``choices`` are settings (docs/settings.md), as ``subsets=("warc", "robotstxt")`` or ``index="zipnum"``.
+        ``refetch`` requests lost captures again. ``yes`` agrees to a cost above the limits of the settings. A repeated
+        run does the remaining work. Raises ``Incomplete`` if the source did not return everything (the rest is stored,
+        and the error's ``report`` has the details), ``UserInputError`` for invalid arguments and for a cost that nobody
+        agreed to.
         """
         from cc_pipeline.api.choices import confirm_choices
         from cc_pipeline.api.target_runs import run_targets
@@ -216,11 +188,11 @@ class Home:
         from cc_pipeline.defs.engines import find_engine
 
         limits = {"max_bytes": _NO_LIMIT, "max_requests": _NO_LIMIT} if yes else {}
-        settings = load_settings(home=self._home_folder, **{**self._overrides, **limits, **choices})
+        settings = load_settings(home=self._home_folder, **{**self._overrides, **limits, **choices}, refetch=refetch)
         find_engine(settings.engine).check_ready(settings)
         parts: list[Part] = []
         with use_reporter(self.reporter):
-            parsed_targets = read_targets(_to_texts(targets), settings)
+            parsed_targets = read_targets(_to_texts(targets))
             settings = confirm_choices(settings, yes=yes)
             troubles = run_targets(settings, _to_texts(crawls), parsed_targets, yes=yes, on_part=parts.append)
         report = _make_report(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from cc_pipeline.addresses import scheme_of
 from cc_pipeline.advice import printing
 from cc_pipeline.api.facade import describe_call
-from cc_pipeline.api.row_preview import HTML_ROWS, TEXT_ROWS, rows_as_html, rows_as_text
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault, UserInputError, disk_trouble
 from cc_pipeline.progress import format_count
 from cc_pipeline.terminal import escape_controls
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from cc_pipeline.settings import Settings
 
-#: Rows that are read for a preview: one more than are displayed.
-_PREVIEW_ROWS: Final = HTML_ROWS + 1
+#: The most rows that are displayed.
+SHOWN_ROWS: Final = 20
 #: The most characters of a query that is displayed instead of its rows.
 _QUERY: Final = 200
 #: Rows of a batch. A row of ``page_metadata`` contains all links of its page.
@@ -90,7 +90,7 @@ class Rows(ABC):
         """Returns all rows as a pandas frame. Pandas has to be installed."""
         return self.to_arrow().to_pandas()
 
-    def head(self, count: int = TEXT_ROWS) -> MemoryRows:
+    def head(self, count: int = 10) -> MemoryRows:
         """Returns the first ``count`` rows; reads no more batches than needed."""
         import pyarrow as pa
 
@@ -106,15 +106,14 @@ class Rows(ABC):
     def _preview(self) -> tuple[str, MemoryRows | None]:
         """Returns a caption, and the first rows if they cost nothing but reading them."""
 
-    def __repr__(self) -> str:
+    def _draw(self) -> str:
         caption, first = self._preview()
         if first is not None and first.columns:
             return first.text_under(caption)
         return escape_controls(caption, one_line=True)
 
-    def _repr_html_(self) -> str:
-        caption, first = self._preview()
-        return first.html_under(caption) if first is not None else rows_as_html((), (), caption)
+    def __repr__(self) -> str:
+        return self._draw()
 
 
 def first_rows(batch: pa.RecordBatch, count: int) -> pa.RecordBatch:
@@ -146,16 +145,14 @@ class MemoryRows(Rows):
         return list(self._table.column_names)
 
     def text_under(self, caption: str) -> str:
-        """Returns the first rows as text, below a caption."""
-        return f"{escape_controls(caption)}\n{rows_as_text(self.columns, self._values(TEXT_ROWS))}"
+        """Returns the first and the last rows as DuckDB draws them, below a caption: at most 20 of them. Columns that
+        do not fit are left out."""
+        from cc_pipeline.duck import connect
 
-    def html_under(self, caption: str) -> str:
-        """Returns the first rows as HTML for a notebook, below a caption."""
-        return rows_as_html(self.columns, self._values(HTML_ROWS), caption)
-
-    def _values(self, count: int) -> list[tuple[Any, ...]]:
-        # by columns: two columns of a query may have the same name
-        return [*zip(*(column.to_pylist() for column in self._table.slice(0, count).columns), strict=True)]
+        with connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            drawn = str(connection.from_arrow(self._table))
+        return escape_controls(f"{caption}\n{drawn.rstrip()}")
 
     def _read(self) -> Iterator[Any]:
         yield self._table.schema
@@ -209,6 +206,9 @@ class Answer(Rows):
         # a query may take minutes, and a debugger or a log reads this text without needing rows
         return escape_controls(self._describe_query(), one_line=True)
 
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self._draw())}</pre>"
+
     def _describe_query(self) -> str:
         return f"a query, executed when its rows are read: {' '.join(self._query.split())[:_QUERY]}"
 
@@ -222,9 +222,9 @@ class Answer(Rows):
             problem = f"{error.problem}. {error.advice}" if isinstance(error, EnvironmentFault) else str(error)
             return f"the query failed: {problem}", None
         columns = format_count(len(first.columns), "column")
-        if len(first) < _PREVIEW_ROWS:
+        if len(first) <= SHOWN_ROWS:
             return f"{format_count(len(first), 'row')}, {columns}", first
-        return f"the first rows of more than {HTML_ROWS}, {columns}", first
+        return f"the first rows of more than {SHOWN_ROWS}, {columns}", first.head(SHOWN_ROWS)
 
     def _first_rows(self) -> MemoryRows:
         """Returns the first rows, read once for each published file: a notebook displays the same rows repeatedly."""
@@ -244,6 +244,6 @@ class Answer(Rows):
 
         trouble = disk_trouble(self._settings.home / "scratch")
         with trouble, open_for_queries(self._settings, open_bounded) as connection:
-            parts = self._rows_of(connection, f" LIMIT {_PREVIEW_ROWS}")
+            parts = self._rows_of(connection, f" LIMIT {SHOWN_ROWS + 1}")
             schema = next(parts)
             return MemoryRows(pa.Table.from_batches(parts, schema))

@@ -31,9 +31,8 @@ _MAX_UNKNOWN_CRAWLS = 2
 _REPEAT = "Run the command again: committed work is kept. If it fails again, see cc-pipeline doctor."
 
 
-def run_step(name: str, work: Callable[[], object], *, is_notice: bool = True, briefly: bool = False) -> None:
-    """Calls ``work`` and reports how many seconds it took: with ``is_notice`` as a notice, else as part of the answer;
-    with ``briefly`` only as a detail.
+def run_step(name: str, work: Callable[[], object]) -> None:
+    """Calls ``work`` and reports how many seconds it took, as a detail.
 
     Raises ``EnvironmentFault`` with the reason if partitions fail, ``Incomplete`` if the source did not return
     everything; all other errors of ``work`` that stop it, as ``EnvironmentFault`` if they are of other classes.
@@ -53,8 +52,7 @@ def run_step(name: str, work: Callable[[], object], *, is_notice: bool = True, b
     except Exception as error:
         problem, _, advice = describe_error(error).partition("\n")
         raise EnvironmentFault(problem, advice or _REPEAT) from error
-    show_line = get_reporter().detail if briefly else get_reporter().notice if is_notice else get_reporter().answer
-    show_line(f"      {name:<10} {time.monotonic() - started:6.1f} s")
+    get_reporter().detail(f"      {name:<10} {time.monotonic() - started:6.1f} s")
 
 
 def is_partial_failure(error: EnvironmentFault) -> bool:
@@ -186,7 +184,7 @@ def build_indexes(runner: StageRunner, crawls: Iterable[str], max_files: int | N
     gaps."""
     for crawl in crawls:
         try:
-            run_step("build", partial(runner.build_index, crawl, max_files), is_notice=False)
+            run_step("build", partial(runner.build_index, crawl, max_files))
         except Incomplete as fault:
             get_reporter().note(f"{fault.problem}. {fault.advice}")
 

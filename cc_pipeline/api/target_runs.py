@@ -59,8 +59,8 @@ _MAX_DEFINITION_CHARS = 120
 class Part:
     """The result of a run in some of its crawls: changes by slice, in the order of the crawls. ``forgotten`` are the
     slugs of new targets without any capture, which are not kept. ``notes`` are lines for a person. ``position`` is the
-    number of this part and how many parts the run has; several parts get a summary at the end. ``unsearched`` are
-    crawls without an index: a part with these has nothing else but its note."""
+    number of this part and how many parts the run has; several parts get a summary at the end. The part of
+    the crawls without an index has a note and nothing else."""
 
     settings: Settings
     targets: tuple[Target, ...]
@@ -69,7 +69,6 @@ class Part:
     notes: tuple[str, ...]
     position: tuple[int, int] = (1, 1)
     seconds: float = 0.0
-    unsearched: tuple[str, ...] = ()
 
 
 def list_partitions(changes: Mapping[Slice, PartitionChange], targets: Iterable[Target]) -> list[Sequence[object]]:
@@ -205,7 +204,7 @@ def _split_by_crawl(
 def _make_unsearched_part(settings: Settings, crawls: tuple[str, ...], total: int) -> Part:
     """Returns the part of the crawls without an index, of a run with so many parts."""
     note = f"{format_count(len(crawls), 'crawl')} not searched, since no index is published: {', '.join(crawls)}"
-    return Part(settings, (), {}, frozenset(), (note,), position=(len(crawls), total), unsearched=crawls)
+    return Part(settings, (), {}, frozenset(), (note,), position=(len(crawls), total))
 
 
 def _find_unsearchable(settings: Settings, crawls: Sequence[str]) -> tuple[str, ...]:
@@ -244,7 +243,7 @@ def _publish(settings: Settings) -> None:
         from cc_pipeline.defs.stage_runner import StageRunner
 
         with StageRunner(workspace) as runner, get_reporter().bars():
-            run_step("cc.duckdb", runner.publish_changes, is_notice=False)
+            run_step("cc.duckdb", runner.publish_changes)
 
 
 def _make_skipped_fault(
@@ -373,7 +372,7 @@ def run_part(
 
         runner = stack.enter_context(StageRunner(workspace))
         runner.refuse_too_many(crawl_ids, targets)
-        run_step("crawls", runner.list_new_crawls, is_notice=False, briefly=briefly)
+        run_step("crawls", runner.list_new_crawls)
         runner.add_targets(targets, crawl_ids)
         build_indexes(runner, to_build)
         report_damage(workspace, to_build)
@@ -384,13 +383,13 @@ def run_part(
             for line in explain_index_choices(workspace.index_choices):
                 show_line(line)
         to_harvest = [crawl for crawl in crawl_ids if indexed and crawl not in workspace.index_choices]
-        now = _harvest(runner, workspace, before, to_harvest, briefly=briefly)
-        made, trouble = _extract(runner, now, targets, briefly=briefly)
+        now = _harvest(runner, workspace, before, to_harvest)
+        made, trouble = _extract(runner, now, targets)
         # if nothing was due, nothing has changed
         after = plan_crawls() if made or trouble else now
         forgotten = _remove_empty_targets(runner, workspace, after, *unfound) if unfound else []
         if not briefly or _is_publication_old(workspace):
-            run_step("cc.duckdb", runner.publish_changes, is_notice=False, briefly=briefly)
+            run_step("cc.duckdb", runner.publish_changes)
         priced.update(workspace.fetch_estimates)
         changes = compare_plans(before, after)
         notes = _describe_omissions(workspace, targets, changes, after)
@@ -402,7 +401,7 @@ def run_part(
 
 
 def _harvest(
-    runner: StageRunner, workspace: Workspace, crawl_plans: list[CrawlPlan], crawls: Sequence[str], *, briefly: bool
+    runner: StageRunner, workspace: Workspace, crawl_plans: list[CrawlPlan], crawls: Sequence[str]
 ) -> list[CrawlPlan]:
     """Harvests crawls, and returns the plans with the new indexes."""
     from cc_pipeline.extraction.crawl_plan import replan_with_new_indexes
@@ -412,8 +411,6 @@ def _harvest(
         lambda: run_step(
             "index",
             lambda: harvested.extend(runner.harvest_changed(crawls)),
-            is_notice=False,
-            briefly=briefly,
         )
     )
     if is_complete and not harvested:
@@ -422,7 +419,7 @@ def _harvest(
 
 
 def _extract(
-    runner: StageRunner, crawl_plans: Sequence[CrawlPlan], targets: Sequence[Target], *, briefly: bool
+    runner: StageRunner, crawl_plans: Sequence[CrawlPlan], targets: Sequence[Target]
 ) -> tuple[list[str], EnvironmentFault | None]:
     """Extracts the targets from the crawls. Returns the extracted partitions, and the fault of those that failed."""
     crawls = [plan.target_slices.crawl for plan in crawl_plans]
@@ -431,8 +428,6 @@ def _extract(
         run_step(
             "pages",
             lambda: made.extend(runner.extract(crawls, targets, crawl_plans)),
-            is_notice=False,
-            briefly=briefly,
         )
     except EnvironmentFault as error:
         if not (is_partial_failure(error) or isinstance(error, Incomplete)):

@@ -1,16 +1,15 @@
-"""Interprets user input: targets as text, in files or on standard input; mistyped names; targets that a home knows."""
+"""Interprets user input: targets as text, in files or on standard input; targets and names that a home knows."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cc_pipeline.advice import advise
 from cc_pipeline.api.reporter import get_reporter
-from cc_pipeline.commoncrawl.domains import find_closest_name
+from cc_pipeline.commoncrawl.domains import suggest_name
 from cc_pipeline.errors import CcPipelineError, UserInputError
 from cc_pipeline.settings import Settings
 
@@ -19,73 +18,33 @@ if TYPE_CHECKING:
 
     from cc_pipeline.commoncrawl.target import Target
 
-#: The most names of the home that are compared; each costs some microseconds.
-_MAX_COMPARED_NAMES = 20_000
 #: The most wrong lines that an error names.
 _MAX_WRONG_LINES = 50
-#: The most targets without captures for which a correction is suggested.
-_MAX_GUESSES = 5
 #: Formats of commands that print rows.
 ROW_FORMATS = ("table", "json", "csv")
 #: The argument for standard input in place of a file.
 STANDARD_INPUT = "-"
-#: The most targets that are named as having pages of a domain.
-_MAX_SOURCE_TARGETS = 3
 
 
-def find_captured_targets(settings: Settings, slugs: Sequence[str]) -> frozenset[str]:
-    """Returns the targets that this home has captures of in any crawl. They are no typos and must be kept."""
+def names_with_captures(settings: Settings) -> list[str]:
+    """Returns the definitions of the targets that this home has captures of in any crawl, without sets; none if its
+    tables cannot be read."""
     import duckdb
 
     from cc_pipeline.lake.published_file import open_home_publication
 
-    if not slugs:
-        return frozenset()
+    query = (
+        "SELECT DISTINCT definition FROM main.targets JOIN main.lookups ON slug = target "
+        "WHERE captures > 0 AND kind <> 'set' ORDER BY ALL"
+    )
     try:
         with open_home_publication(settings) as connection:
-            query = "SELECT DISTINCT target FROM lookups WHERE captures > 0 AND target IN (SELECT unnest(?))"
-            return frozenset(row[0] for row in connection.execute(query, [list(slugs)]).fetchall())
+            return [name for (name,) in connection.execute(query).fetchall()]
     except (CcPipelineError, duckdb.Error):
-        return frozenset()
+        return []
 
 
-@lru_cache(maxsize=1)
-def known_names(settings: Settings) -> tuple[str, ...]:
-    """Returns names of the watch list and of targets, and domains with pages in the home. Unreadable sources are left
-    out."""
-    import duckdb
-
-    from cc_pipeline.automation import watch_list
-    from cc_pipeline.lake.published_file import open_home_publication
-
-    names: dict[str, None] = {}
-    try:
-        for target in watch_list.read(settings.watch_list_path):
-            names.update(dict.fromkeys(member.value for member in (target.members or (target,))))
-        with open_home_publication(settings) as connection:
-            query = (
-                "SELECT slug FROM targets WHERE kind = 'domain' AND slug = definition UNION "
-                "SELECT DISTINCT domain FROM page_metadata LIMIT ?"
-            )
-            names.update((row[0], None) for row in connection.execute(query, [_MAX_COMPARED_NAMES]).fetchall())
-    except (CcPipelineError, duckdb.Error):
-        pass
-    return tuple(name for name in names if name)[:_MAX_COMPARED_NAMES]
-
-
-def guess_names(
-    settings: Settings, unfound: Sequence[Target], found_names: Sequence[str] = ()
-) -> Iterator[tuple[Target, str]]:
-    """Yields the first targets of ``unfound``, each with the known name that it may be a mistyping of, if there is one.
-    ``found_names`` are names that were found."""
-    mistyped = {name for target in unfound for name in (target.value, target.slug)}
-    name_pool = [name for name in (*found_names, *known_names(settings)) if name not in mistyped]
-    for target in unfound[:_MAX_GUESSES]:
-        if target.place is not None and (guess := find_closest_name(target.place.host, name_pool)) is not None:
-            yield target, guess
-
-
-def read_targets(texts: Sequence[str], settings: Settings, folder: Path | None = None) -> tuple[Target, ...]:
+def read_targets(texts: Sequence[str], folder: Path | None = None) -> tuple[Target, ...]:
     """Returns the targets that a person named, each once: as text, as ``@FILE``, or as ``-`` for standard input.
 
     A list has one target per line; comments and blank lines are skipped. ``folder`` is the folder of the files of sets
@@ -105,7 +64,7 @@ def read_targets(texts: Sequence[str], settings: Settings, folder: Path | None =
             if first_target.version != target.version:
                 raise UserInputError(f"the set {target.value!r} is given twice, with different members; rename one")
             if not text.lower().startswith("domain:"):
-                _refuse_unknown_suffix(target, settings)
+                _refuse_unknown_suffix(target)
         except UserInputError as refused:
             wrong.append(f"{where}{refused}")
     if wrong:
@@ -141,17 +100,15 @@ def names_list(text: str) -> bool:
     return text == STANDARD_INPUT or text.startswith("@")
 
 
-def _refuse_unknown_suffix(target: Target, settings: Settings) -> None:
+def _refuse_unknown_suffix(target: Target) -> None:
     """Raises ``UserInputError`` for a domain whose top-level domain is unknown, such as ``example.og``."""
     from cc_pipeline.commoncrawl.domains import has_known_suffix
 
     if target.kind != "domain" or target.place is None or has_known_suffix(target.place.host):
         return
-    guess = find_closest_name(target.place.host, known_names(settings))
-    hint = f"; did you mean {guess}?" if guess else "."
     ending = target.place.host.rpartition(".")[2]
     raise UserInputError(
-        f"{target.value}: .{ending} is no known top-level domain{hint} If the name is right, write "
+        f"{suggest_name(target.value, ())}: .{ending} is no known top-level domain. If the name is right, write "
         f"domain:{target.value}"
     )
 
@@ -222,10 +179,12 @@ def _refuse_unknown(
     connection: DuckDBPyConnection, settings: Settings, targets: Sequence[Target], texts: Sequence[str]
 ) -> None:
     """Raises ``UserInputError`` for a target that was not run in this home, since a file without its rows would look
-    like an answer. The message suggests the target that was meant, and the targets that have pages of the domain.
+    like an answer. The message names a similar target that has captures.
 
     Missing targets of a list file among ``texts`` are only counted. If all are missing, it is an error.
     """
+    from cc_pipeline.commoncrawl.target_text import to_run
+
     slugs = [target.slug for target in targets]
     query = (
         "SELECT slug FROM main.targets WHERE list_contains($1, slug) UNION "
@@ -239,8 +198,9 @@ def _refuse_unknown(
     for target in refused:
         label = f"set:{target.value}" if target.kind == "set" else target.definition
         raise UserInputError(
-            f"the published tables do not have {label}: it was not run in this home, or no crawl that it was run for "
-            f"has captures of it{_suggest_alternative(connection, settings, target, label)}"
+            f"the published tables do not have {suggest_name(label, names_with_captures(settings))}: it was not run in "
+            "this home, or no crawl that it was run for has captures of it. To run it: "
+            f"{advise('run', to_run(target.slug, label), crawl='newest')}"
         )
     if unknown_targets:
         get_reporter().notice(
@@ -262,25 +222,6 @@ def refuse_unnamed_captures(settings: Settings, targets: Iterable[Target]) -> No
             # the lake of a workspace claims the home
             lake = open_lake(settings) if read_note(settings.home) is None else workspace.lake
             plan_versions(lake, named_targets)
-
-
-def _suggest_alternative(connection: DuckDBPyConnection, settings: Settings, target: Target, label: str) -> str:
-    from cc_pipeline.capture_columns import CAPTURE
-    from cc_pipeline.commoncrawl.target_text import to_run
-
-    run = f"To run it: {advise('run', to_run(target.slug, label), crawl='newest')}"
-    if target.place is None:
-        return f". {run}"
-    query = (
-        "SELECT DISTINCT if(t.kind = 'set', replace(slug, 'set-', 'set:'), definition) FROM main.captures c "
-        f"JOIN main.capture_targets USING ({', '.join(CAPTURE)}) JOIN main.targets t ON slug = capture_targets.target "
-        f"WHERE c.domain = ? ORDER BY ALL LIMIT {_MAX_SOURCE_TARGETS}"
-    )
-    other_targets = [name for (name,) in connection.execute(query, [target.place.host]).fetchall()]
-    if other_targets:
-        return f"; other targets have its pages ({', '.join(other_targets)}): name one of these, or run {label} too"
-    guess = find_closest_name(target.place.host, known_names(settings))
-    return (f"; did you mean {guess}? " if guess else ". ") + run
 
 
 def check_format(output: str, allowed: Sequence[str] = ROW_FORMATS) -> str:

@@ -1,4 +1,4 @@
-"""Tells which partition keys are valid in a home, and which target a person names."""
+"""Tells which targets a home has, and which one a person names."""
 
 from __future__ import annotations
 
@@ -10,20 +10,12 @@ from cc_pipeline.advice import advise
 from cc_pipeline.commoncrawl.slice_slugs import SEPARATOR, whole_slug
 from cc_pipeline.commoncrawl.target_text import parse_slug, set_slug
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.harvesting.crawls import crawls_found_by_name
 from cc_pipeline.lake.lake import Lake
-from cc_pipeline.lake.slices import current_rows, read_purged
+from cc_pipeline.lake.slices import read_purged
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The most targets that a message suggests.
 _MAX_HINTS: Final = 3
-
-
-def read_known_crawls(workspace: Workspace) -> set[str]:
-    """Returns the crawls that the source lists or that have data in the lake. Raises ``EnvironmentFault`` when the lake
-    cannot be read."""
-    listed_crawls = {crawl.id for crawl in workspace.crawl_list.crawls} | {*crawls_found_by_name(workspace.settings)}
-    return listed_crawls | {*current_rows(workspace.lake)["crawl"].unique().to_pylist()}
 
 
 def read_defined_slugs(lake: Lake) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from cc_pipeline.advice import advise
 from cc_pipeline.checks.check import Check, check, checks_in
 from cc_pipeline.checks.scope import CheckResult, Scope, join_results, key_of
 from cc_pipeline.progress import format_count, list_first
@@ -84,12 +85,10 @@ def stored_files(workspace: Workspace, scope: Scope) -> CheckResult:
         examples = "; ".join(
             f"{loss.records:,} in {loss.crawl} of {', '.join([*loss.targets][:5])}" for loss in lost[:5]
         )
-        message = (
-            f"the bytes of stored records are missing, since files are gone or too short (records: {examples}). Fetch "
-            "these records again: cc-pipeline doctor --repair"
-        )
+        message = f"the bytes of stored records are missing, since files are gone or too short (records: {examples})"
         keys = {key_of(Slice(loss.crawl, target)) for loss in lost for target in loss.targets}
-        return CheckResult("stored_files", "error", message, metrics, tuple(keys))
+        advice = advise("doctor", repair=True, sentence="Fetch these records again: {}")
+        return CheckResult("stored_files", "error", message, metrics, tuple(keys), advice)
     return CheckResult("stored_files", "ok", "the bytes of all stored records are there", metrics)
 
 

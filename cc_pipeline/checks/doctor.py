@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from cc_pipeline import COMPILED, describe_missing_modules
+from cc_pipeline.advice import advise
 from cc_pipeline.checks.asset_checks import ledger_balances, nothing_missing, stored_files
 from cc_pipeline.checks.evaluate import evaluate_check
 from cc_pipeline.checks.finding import Finding, describe_fault
-from cc_pipeline.checks.home_sizes import size_findings
 from cc_pipeline.checks.outputs import publication_verdict
 from cc_pipeline.duck import connect
 from cc_pipeline.errors import CcPipelineError, EnvironmentFault
@@ -52,7 +52,6 @@ def examine(settings: Settings) -> list[Finding]:
         *_check_home(settings),
         *_check_contact(settings),
         *_check_disk(settings.home),
-        *size_findings(settings.home),
     ]
     with open_workspace(settings) as workspace:
         findings += _check_source(workspace)
@@ -96,7 +95,9 @@ def _check_choices(settings: Settings) -> Iterator[Finding]:
         variable, home_value = environment_value(name), format_setting(value)
         if variable is not None and variable.lower() != home_value:
             text = f"this home uses {name}={home_value}, so {PREFIX}{name.upper()}={variable} is ignored"
-            yield Finding("note", "home", text, f"To change the home: cc-pipeline settings {name}={variable}")
+            yield Finding(
+                "note", "home", text, advise("settings", f"{name}={variable}", sentence="To change the home: {}")
+            )
         else:
             yield Finding("ok", "home", f"this home uses {name}={home_value}")
 
@@ -170,7 +171,7 @@ def _check_tables(lake: Lake) -> Iterator[Finding]:
             continue
         if len(pinned.files) > _MANY_FILES:
             text = f"{spec.name} has {len(pinned.files):,} files; so many small files make queries slow"
-            yield Finding("note", "tables", text, "Merge the small files: cc-pipeline automation clean")
+            yield Finding("note", "tables", text, advise("automation clean", sentence="Merge the small files: {}"))
         rows, files, tables = rows + pinned.rows, files + len(pinned.files), tables + (pinned.version >= 0)
     yield Finding(
         "ok", "tables", f"{format_count(tables, 'table')} with {rows:,} rows in {format_count(files, 'file')}"
@@ -220,7 +221,7 @@ def _check_purges(lake: Lake) -> Iterator[Finding]:
     if counts:
         tables = ", ".join(f"{count:,} in {table}" for table, count in sorted(counts.items()))
         text = f"rows of purged targets are hidden, and not deleted yet: {tables}"
-        yield Finding("note", "purges", text, "Delete them: cc-pipeline automation clean")
+        yield Finding("note", "purges", text, advise("automation clean", sentence="Delete them: {}"))
 
 
 def verified_finding(verification: VerificationReport) -> Finding:
@@ -245,7 +246,7 @@ def verified_finding(verification: VerificationReport) -> Finding:
         "verified",
         f"{text}; {format_count(verification.records, 'record', 'are')} damaged: "
         f"{list_first(damaged_records, _MAX_NAMES, '; ')}",
-        "Fetch the damaged records again: cc-pipeline doctor --verify --all --repair.",
+        advise("doctor", verify=True, all=True, repair=True, sentence="Fetch the damaged records again: {}."),
     )
 
 
@@ -278,8 +279,12 @@ def _describe_host(host: HostReport) -> Finding:
             "budget",
             f"{host.host} refuses requests, so none is sent until {_format_time(host.refuses_until)}, and then "
             f"one as a test{refused}",
-            "Run the command again: it waits, and continues where it stopped. If this host never answered, check the "
-            f"credentials. To try at once: cc-pipeline doctor --reset-host {host.host}",
+            advise(
+                "doctor",
+                reset_host=host.host,
+                sentence="Run the command again: it waits, and continues where it stopped. If this host never "
+                "answered, check the credentials. To try at once: {}",
+            ),
         )
     if host.paused_until is not None:
         return Finding(

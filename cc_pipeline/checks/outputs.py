@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.advice import advise
 from cc_pipeline.checks.conservation import count_live_rows
 from cc_pipeline.checks.scope import MAX_SHOWN_KEYS, CheckResult, Scope, Severity, abbreviate_keys, key_of
 from cc_pipeline.duck import connect_newest
@@ -30,7 +31,7 @@ _MAX_LAG_MINUTES: Final = 24 * 60
 #: Tables and stages that decide about no published capture.
 _CATALOG_TABLES: Final = frozenset(("crawls", "source_files"))
 _CATALOG_STAGES: Final = (MANIFEST.label, HARVEST.label, CONDEMNED)
-_REBUILD: Final = "Rebuild these slices: cc-pipeline doctor --repair."
+_REBUILD: Final = advise("doctor", repair=True, sentence="Rebuild these slices: {}.")
 _PUBLISH: Final = "Publish cc.duckdb again: repeat any cc-pipeline run, or materialize `warehouse`."
 
 

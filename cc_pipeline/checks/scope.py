@@ -11,6 +11,7 @@ from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.progress import list_first
 
 if TYPE_CHECKING:
+    from cc_pipeline.advice import Advice
     from cc_pipeline.lake.slice import Slice
 
 #: The most partitions that a message names.
@@ -71,7 +72,7 @@ class CheckResult:
     message: str
     metrics: Mapping[str, int | float | str] = field(default_factory=dict)
     wrong: tuple[str, ...] = ()
-    advice: str = ""
+    advice: str | Advice = ""
 
     @property
     def passed(self) -> bool:

@@ -11,9 +11,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cc_pipeline.advice import advise
 from cc_pipeline.checks.scope import CheckResult, Scope, Severity, join_results, key_of
 from cc_pipeline.commoncrawl.crawls import ARC_CRAWLS
-from cc_pipeline.commoncrawl.domains import find_closest_name
+from cc_pipeline.commoncrawl.domains import suggest_names
 from cc_pipeline.commoncrawl.slice_slugs import whole_slug
 from cc_pipeline.extraction.fetch_counts import share
 from cc_pipeline.harvesting.catalog import read_catalog_table
@@ -21,7 +22,7 @@ from cc_pipeline.index.catalog.schemas import KEY_COLUMN
 from cc_pipeline.lake.lake import Lake
 from cc_pipeline.lake.slice import FETCH, HARVEST, LOCATE
 from cc_pipeline.lake.slices import list_slices, read_notes
-from cc_pipeline.progress import format_count
+from cc_pipeline.progress import format_count, list_first
 from cc_pipeline.workspace.workspace import Workspace
 
 #: The sums of a fetch note.
@@ -44,8 +45,7 @@ def examine_catalog(
 
 
 def found_targets_verdict(lake: Lake) -> CheckResult:
-    """Names the targets of which no crawl has captures, each with the target of the lake that it may be a mistyping
-    of."""
+    """Names the targets of which no crawl has captures, with targets of similar names that have some."""
     captures: Counter[str] = Counter()
     for row in read_notes(lake, (LOCATE,)):
         if row.tables:
@@ -53,14 +53,13 @@ def found_targets_verdict(lake: Lake) -> CheckResult:
     absent = sorted(slug for slug, count in captures.items() if not count)
     if not absent:
         return CheckResult("targets_found", "ok", "every target has captures in a crawl that it was looked up in")
-    found_slugs = [slug for slug, count in captures.items() if count]
-    guesses = {slug: find_closest_name(slug, found_slugs) for slug in absent[:_MAX_NAMED_PARTITIONS]}
-    names = [f"{slug} (did you mean {guess}?)" if guess else slug for slug, guess in guesses.items()]
+    names = suggest_names(absent, [slug for slug, count in captures.items() if count])
     message = (
-        f"no crawl that was looked up has captures of {format_count(len(absent), 'target')}: {', '.join(names)}. To "
-        f"remove one: cc-pipeline targets remove {absent[0]}"
+        f"no crawl that was looked up has captures of {format_count(len(absent), 'target')}: "
+        f"{list_first(names, _MAX_NAMED_PARTITIONS)}"
     )
-    return CheckResult("targets_found", "warn", message, {"targets without captures": len(absent)})
+    advice = advise("targets remove", absent[0], sentence="To remove one: {}")
+    return CheckResult("targets_found", "warn", message, {"targets without captures": len(absent)}, advice=advice)
 
 
 def missing_captures_verdict(lake: Lake) -> CheckResult:

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Final
 import typer
 
 from cc_pipeline.cli.command import SharedOption
-from cc_pipeline.cli.output import guard_formulas
 from cc_pipeline.index.locators import AUTO, KINDS, refuse_unknown_kind
 
 _NO_LIMIT = 1 << 62
@@ -31,15 +30,6 @@ Creator = Annotated[
     str, typer.Option("--creator", help="Creator of the export: the name of a person or an organization.")
 ]
 Address = Annotated[str, typer.Option("--url", help="Address at which the export will be described or found.")]
-GuardFormulas = Annotated[
-    bool,
-    typer.Option(
-        "--guard-formulas",
-        callback=guard_formulas,
-        help="In CSV, put ' before text that begins with =, +, -, @, a tab or the end of a line, so that no "
-        "spreadsheet runs it. Without it the text is exact.",
-    ),
-]
 #: Of every command with rows.
 FORMAT: Final = SharedOption(
     "row_format",

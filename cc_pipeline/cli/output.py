@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +29,6 @@ from cc_pipeline import progress
 from cc_pipeline.api.user_input import ROW_FORMATS, check_format
 from cc_pipeline.atomic import written_whole
 from cc_pipeline.errors import UserInputError, disk_trouble
-from cc_pipeline.export.formulas import harmless
 from cc_pipeline.terminal import EscapingTerminal, escape_controls
 
 if TYPE_CHECKING:
@@ -53,6 +53,9 @@ _last_wait_seconds = [0]
 #: Time of the last line about waiting (monotonic), and seconds until the next.
 _last_line_at = [0.0]
 _SECONDS_BETWEEN_LINES: Final = 60.0
+#: The most crawls that have a line each; more have a line for each year.
+MAX_CRAWL_LINES: Final = 15
+YEAR: Final = re.compile(r"(?<!\d)\d{4}(?!\d)")
 _SUFFIXES = {".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".parquet": "parquet"}
 
 
@@ -295,9 +298,9 @@ def json_line(row: Mapping[str, object]) -> str:
 
 
 def write_csv(stream: IO[str], rows: Iterable[Sequence[object]]) -> None:
-    """Writes rows as CSV. With ``--guard-formulas``, texts are no formulas."""
+    """Writes rows as CSV."""
     # all versions of Python quote a carriage return if it is part of the line terminator
-    csv.writer(_Lines(stream), lineterminator="\r\n").writerows([_csv_cell(value) for value in row] for row in rows)
+    csv.writer(_Lines(stream), lineterminator="\r\n").writerows([_cell(value) for value in row] for row in rows)
 
 
 class _Lines:
@@ -367,10 +370,6 @@ def whole_file(path: Path) -> Iterator[Path]:
         yield temporary_path
 
 
-def _csv_cell(value: object) -> str:
-    return harmless(value) if isinstance(value, str) and guards_formulas() else _cell(value)
-
-
 def _cell(value: object) -> str:
     if value is None:
         return ""
@@ -395,26 +394,14 @@ def _jsonable(value: object) -> object:
 
 @dataclass(slots=True)
 class _Flags:
-    """The format of rows of the running command, which may be changed for CSV in spreadsheets."""
+    """The format of rows of the running command."""
 
     row_format: str = "table"
-    guards_formulas: bool = False
     #: The columns of the last CSV. Further rows with the same ones need no header.
     csv_columns: tuple[str, ...] = ()
 
 
 _flags = _Flags()
-
-
-def guards_formulas() -> bool:
-    """Whether the running command makes formulas in CSV harmless."""
-    return _flags.guards_formulas
-
-
-def guard_formulas(value: bool) -> bool:
-    """Sets whether the running command makes formulas in CSV harmless."""
-    _flags.guards_formulas = value
-    return value
 
 
 def row_format() -> str:

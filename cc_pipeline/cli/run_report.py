@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from cc_pipeline import describe_missing_modules
 from cc_pipeline.advice import advise, option
 from cc_pipeline.api.target_runs import PARTITION_COLUMNS, count_captures, list_partitions, shorten_definition
-from cc_pipeline.cli.output import console, notice, row_format, write_rows
+from cc_pipeline.api.user_input import names_with_captures
+from cc_pipeline.automation import watch_list
+from cc_pipeline.cli.output import MAX_CRAWL_LINES, YEAR, console, notice, row_format, write_rows
+from cc_pipeline.commoncrawl.domains import suggest_names
 from cc_pipeline.commoncrawl.target import Target
+from cc_pipeline.errors import CcPipelineError
 from cc_pipeline.home import read_note
 from cc_pipeline.progress import format_count
 from cc_pipeline.settings import Settings
@@ -38,33 +43,57 @@ def warn_if_not_compiled(settings: Settings) -> None:
         notice(warning)
 
 
-def print_crawl_line(part: Part) -> None:
-    """Prints one line for a finished crawl, or for each crawl that has no index; for programs its partitions."""
-    number, total = part.position
-    width = len(str(total))
-    for place, crawl in enumerate(part.unsearched, start=1):
-        console.print(f"{place:>{width}} of {total}  {crawl}: not searched: no index is published")
-    if part.unsearched:
-        return
-    found_slugs = {slice_.target for slice_, change in part.changes.items() if change.after.captures}
-    captures, new, pending, lost = count_captures(part.changes.values())
-    crawl = next(iter(part.changes)).crawl if part.changes else "nothing to do"
-    remainder = "".join(f", {count:,} {state}" for state, count in (("pending", pending), ("lost", lost)) if count)
-    if unrun := sum(change.change == "not run" for change in part.changes.values()):
-        remainder += f", {format_count(unrun, 'target')} not run"
-    console.print(
-        f"{number:>{width}} of {total}  {crawl}: {len(found_slugs):,} of {len(part.changes):,} targets, "
-        f"{format_count(captures, 'capture')}, {new:,} new{remainder}, {part.seconds:.0f} s"
-    )
-    if row_format() != "table":
-        _write_partitions(part.changes, part.targets)
+class CrawlLines:
+    """Prints a line for each finished crawl of a run over several: of many crawls a line for each year. For programs
+    prints the partitions of each crawl."""
+
+    def __init__(self) -> None:
+        self._parts: list[Part] = []
+
+    def add(self, part: Part) -> None:
+        """Adds the result of a crawl. Prints the line before it if that is complete."""
+        if part.position[1] == 1 or not part.targets:
+            return
+        if row_format() != "table":
+            _write_partitions(part.changes, part.targets)
+            return
+        if self._parts and _name_line(part) != _name_line(self._parts[0]):
+            self.print()
+        self._parts.append(part)
+
+    def print(self) -> None:
+        """Prints the line of the crawls that have none yet."""
+        if not self._parts:
+            return
+        number, total = self._parts[-1].position
+        changes = {slice_: change for part in self._parts for slice_, change in part.changes.items()}
+        found_slugs = {slice_.target for slice_, change in changes.items() if change.after.captures}
+        captures, new, pending, lost = count_captures(changes.values())
+        remainder = "".join(f", {count:,} {state}" for state, count in (("pending", pending), ("lost", lost)) if count)
+        if unrun := sum(change.change == "not run" for change in changes.values()):
+            remainder += f", {format_count(unrun, 'target')} not run"
+        console.print(
+            f"{number:>{len(str(total))}} of {total}  {_name_line(self._parts[0])}: {len(found_slugs):,} of "
+            f"{len({slice_.target for slice_ in changes}):,} targets, {format_count(captures, 'capture')}, {new:,} new"
+            f"{remainder}, {sum(part.seconds for part in self._parts):.0f} s",
+            soft_wrap=True,
+        )
+        self._parts.clear()
+
+
+def _name_line(part: Part) -> str:
+    """Returns the crawl of a result; of a run over many crawls its year."""
+    crawl = next((slice_.crawl for slice_ in part.changes), "nothing to do")
+    year = YEAR.search(crawl)
+    return year[0] if year is not None and part.position[1] > MAX_CRAWL_LINES else crawl
 
 
 def print_summary(parts: Sequence[Part], *, details: bool = False) -> None:
     """Prints what a run did: a row for each crawl and target, or for each target if these are many; then what is
     missing. Targets and members of sets without captures are named, since an empty result looks like success.
     ``details`` names all of them, and adds the partitions and all notes of many crawls."""
-    searched = [part for part in parts if not part.unsearched]
+    # crawls without an index have a note only
+    searched = [part for part in parts if part.targets]
     # all parts have the same settings, except for the subsets that a target names
     for subsets in dict.fromkeys(part.settings.subsets for part in searched):
         _print_subset([part for part in searched if part.settings.subsets == subsets], details=details)
@@ -134,21 +163,31 @@ def _note_absent_targets(
     *,
     details: bool,
 ) -> None:
-    """Prints the targets found in no crawl, whether the home keeps them, and what a mistyped one may mean."""
+    """Prints the targets found in no crawl, what a mistyped one may mean, and whether the home keeps them."""
     present = {
         slice_.target for slice_, change in changes.items() if change.after.captures or change.change == "not run"
     }
     absent = [slug for slug in dict.fromkeys(slice_.target for slice_ in changes) if slug not in present]
+    known = _find_known_names(settings, {by_slug[slug].definition for slug in absent}) if absent else []
     for slugs, consequence in (
         ([slug for slug in absent if slug not in forgotten], ""),
         ([slug for slug in absent if slug in forgotten], ", so this home does not keep them"),
     ):
         if slugs:
             targets = f"{format_count(len(slugs), 'new target' if consequence else 'target')}{consequence}"
-            names = _list_names([shorten_definition(by_slug[slug]) for slug in slugs], details=details)
+            definitions = [shorten_definition(by_slug[slug]) for slug in slugs]
+            names = _list_names(suggest_names(definitions, known), details=details)
             subsets = ", ".join(settings.subsets)
             note(f"no crawl of this run has captures (subset {subsets}) of {targets}: {names}")
-    _note_guesses(settings, [by_slug[slug] for slug in absent if by_slug[slug].place is not None], forgotten)
+
+
+def _find_known_names(settings: Settings, absent_names: Collection[str]) -> list[str]:
+    """Returns the names with captures in this home, and those of a valid watch list that are not absent."""
+    names = names_with_captures(settings)
+    with suppress(CcPipelineError):
+        watched_names = [target.definition for target in watch_list.read(settings.watch_list_path)]
+        names += [name for name in watched_names if name not in absent_names]
+    return names
 
 
 def _list_names(names: Sequence[str], *, details: bool) -> str:
@@ -156,18 +195,6 @@ def _list_names(names: Sequence[str], *, details: bool) -> str:
     return "; ".join(shown) + (
         f" and {len(names) - len(shown):,} more, which --details names" if shown != names else ""
     )
-
-
-def _note_guesses(settings: Settings, absent_targets: Sequence[Target], forgotten: Collection[str]) -> None:
-    """Prints suggestions for new targets without captures, and the command that removes each."""
-    from cc_pipeline.api.user_input import find_captured_targets, guess_names
-
-    earlier_found = find_captured_targets(settings, [target.slug for target in absent_targets])
-    absent_targets = [target for target in absent_targets if target.slug not in earlier_found]
-    for target, guess in guess_names(settings, absent_targets) if absent_targets else ():
-        removal = advise("targets remove", target.definition)
-        forget = "" if target.slug in forgotten else f" To remove this target: {removal}"
-        note(f"no crawl of this run has captures of {target.definition}; did you mean {guess}?{forget}")
 
 
 def _note_absent_members(settings: Settings, changes: Changes, by_slug: Mapping[str, Target], *, details: bool) -> None:

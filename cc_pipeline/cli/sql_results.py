@@ -16,18 +16,15 @@ import duckdb
 
 from cc_pipeline.cli.output import (
     console,
-    guards_formulas,
     notice,
     show_truncated,
     whole_file,
     write_aligned,
 )
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.export.formulas import harmless_in_sql
 from cc_pipeline.lake.quoting import quote_name
 from cc_pipeline.lake.user_queries import split_queries
 
-_TEXTS: Final = ("varchar", "enum")
 _NESTED: Final = ("list", "array", "struct", "map", "union", "variant")
 _TIMES: Final = {"timestamp with time zone": "Z", "timestamp": ""}
 #: Maximum rows shown on a terminal. The other formats have all rows.
@@ -104,8 +101,6 @@ def _readable_columns(result: duckdb.DuckDBPyRelation, output: str, cut: int | N
                 value = f"replace(strftime({value}, '%Y-%m-%dT%H:%M:%S.%f{zone}'), '.000000{zone}', '{zone}')"
             elif kind.id in _NESTED and output != "json":
                 value = f"CAST(to_json({value}) AS VARCHAR)"
-            elif kind.id in _TEXTS and output == "csv" and guards_formulas():
-                value = harmless_in_sql(value)
             if cut is not None and kind.id in ("varchar", "blob", *_NESTED):
                 value = f"left({value}, {cut})"
         columns.append(f"{value} AS {quote_name(name)}")

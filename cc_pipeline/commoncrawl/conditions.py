@@ -160,22 +160,6 @@ class Condition:
         """Returns the outcome of a capture for which some of the terms are open."""
         return OPEN + Condition(tuple(compress(self.terms, is_open))).text if any(is_open) else MATCH_YES
 
-    def values_of(self, name: str) -> tuple[str, ...]:
-        """Returns the only values of a column that the condition allows; none if it allows any."""
-        return next((term.values for term in self.terms if term.column == name and term.operator in ("=", "in")), ())
-
-    def rules_out(self, column: str, values: pa.Array) -> pa.Array:
-        """Returns for each value of one ``column`` of an index whether it alone excludes a capture. Null excludes
-        none."""
-        captures = pa.table({column: values})
-        is_excluded = pa.repeat(False, len(values))
-        for term in self.terms:
-            # of several columns the first with a value counts
-            if CONDITION_COLUMNS[term.column][0] == column:
-                is_met = term.truth_of_values(_compute_column(term.column, captures))
-                is_excluded = pc.or_(is_excluded, pc.fill_null(pc.invert(is_met), False))
-        return is_excluded
-
 
 @lru_cache(maxsize=1024)
 def parse_condition(text: str) -> Condition:
@@ -191,28 +175,6 @@ def parse_condition(text: str) -> Condition:
 def join_conditions(*texts: str) -> str:
     """Joins conditions with ``and``; empty ones are ignored."""
     return " and ".join(filter(None, texts))
-
-
-def build_condition(
-    *,
-    from_time: str | None = None,
-    to_time: str | None = None,
-    status: str | None = None,
-    mime: str | None = None,
-    language: str | None = None,
-) -> str:
-    """Builds the condition from its parts; lists are comma-separated. Without any part the text is empty.
-
-    Raises ``UserInputError`` with a reason.
-    """
-    if from_time and to_time and period(from_time)[0] >= period(to_time)[1]:
-        raise UserInputError(f"the first time, {from_time}, is after the last, {to_time}, so nothing can match")
-    parts = [f"time >= {_quote(from_time)}"] if from_time else []
-    parts += [f"time <= {_quote(to_time)}"] if to_time else []
-    for name, values in (("status", status), ("mime", mime), ("lang", language)):
-        items = [_quote(item.strip()) for item in (values or "").split(",") if item.strip()]
-        parts += [f"{name} in ({', '.join(items)})"] if items else []
-    return parse_condition(join_conditions(*parts)).text if parts else ""
 
 
 def period(text: str) -> tuple[datetime, datetime]:

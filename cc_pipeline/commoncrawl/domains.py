@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
@@ -20,10 +20,12 @@ _LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 _MAX_HOST = 253
 _MAX_PORT = 65535
 _QUOTED_CHARS = 80
-#: Endings to try in place of an unknown one, the most common first.
+#: Endings to suggest in place of an unknown one, the most common first.
 _ENDINGS = ("com", "org", "net", "edu", "gov", "info", "de", "uk", "fr", "nl", "ru", "jp", "br", "it", "pl", "au", "ca")
 _MIN_SIMILARITY = 0.85
 _MIN_ENDING_SIMILARITY = 0.6
+#: The most names of a list that are compared with the known ones.
+_MAX_GUESSES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,30 @@ def has_known_suffix(host: str) -> bool:
     return is_ip(host) or host.rpartition(".")[2] in _RESERVED or registry_list(host).publicsuffix(host) is not None
 
 
+def suggest_names(names: Sequence[str], known: Collection[str]) -> list[str]:
+    """Returns ``names``, the first few as ``suggest_name`` gives them."""
+    return [*(suggest_name(name, known) for name in names[:_MAX_GUESSES]), *names[_MAX_GUESSES:]]
+
+
+def suggest_name(name: str, known: Collection[str]) -> str:
+    """Returns ``name`` with the name that it may be a mistyping of, as in ``exmaple.com (did you mean example.com?)``;
+    without one alone."""
+    closest = find_closest_name(name, known)
+    return f"{name} (did you mean {closest}?)" if closest else name
+
+
+def find_closest_name(host: str, known: Collection[str]) -> str | None:
+    """Returns the name of ``known`` most like ``host``, else ``host`` with a common ending like its own unknown one.
+    ``None`` if there is neither, or if ``host`` is one of ``known``."""
+    if host in known:
+        return None
+    if near := get_close_matches(host, known, 1, _MIN_SIMILARITY):
+        return near[0]
+    stem, _, ending = host.rpartition(".")
+    endings = [] if has_known_suffix(host) else get_close_matches(ending, _ENDINGS, 1, _MIN_ENDING_SIMILARITY)
+    return f"{stem}.{endings[0]}" if stem and endings else None
+
+
 def is_icann_suffix(host: str) -> bool:
     """Whether ``host`` (ASCII) is a suffix under which a registry sells names, such as ``co.uk``."""
     return "." in host and registry_list(host).publicsuffix(host) == host
@@ -239,13 +265,3 @@ def _registered(name: str) -> str | None:
         return None
     domain: str | None = registry_list(name).privatesuffix(name)
     return domain
-
-
-def find_closest_name(host: str, known_hosts: Iterable[str]) -> str | None:
-    """Returns the name of ``known_hosts`` most like ``host``, else ``host`` with a common ending like its own."""
-    near = get_close_matches(host, [name for name in known_hosts if name != host], 1, _MIN_SIMILARITY)
-    if near:
-        return near[0]
-    stem, _, ending = host.rpartition(".")
-    endings = [] if has_known_suffix(host) else get_close_matches(ending, _ENDINGS, 1, _MIN_ENDING_SIMILARITY)
-    return f"{stem}.{endings[0]}" if stem and endings else None

@@ -138,7 +138,7 @@ def _evaluation(
         check_name=check.name,
         passed=result.passed,
         severity=severity,
-        description=escape_markdown("\n".join(filter(None, (result.message, result.advice)))),
+        description=escape_markdown("\n".join(filter(None, (result.message, str(result.advice))))),
         metadata=dict(result.metrics),
         blocking=check.blocking,
         partition=event_partition(key)[0] if key is not None else None,

@@ -76,8 +76,7 @@ def explain_too_many(crawls: int, targets: int) -> str | None:
     return (
         f"{crawls:,} crawls × {targets:,} targets would be {crawls * targets:,} partitions, and Dagster supports "
         f"{MAX_PARTITIONS:,}. Put domains that belong together into a set (docs/targets.md), or delete targets that "
-        f"nobody needs ({advise('targets remove', ANY, purge=True)}) and keys without data "
-        f"({advise('automation clean')})"
+        f"nobody needs ({advise('targets remove', ANY, purge=True)})"
     )
 
 

@@ -36,7 +36,6 @@ from cc_pipeline.errors import CcPipelineError, EnvironmentFault, IndexIncomplet
 from cc_pipeline.extraction.crawl_plan import CrawlPlan, find_current_targets
 from cc_pipeline.harvesting.crawl_index import is_harvested
 from cc_pipeline.harvesting.crawls import crawls_are_listed, find_crawl
-from cc_pipeline.lake.slice import PAGE_TABLES
 from cc_pipeline.lake.snapshot import Publication
 from cc_pipeline.publish.publish import PublicationLag, delete_leftovers, find_publication_lag
 from cc_pipeline.workspace.workspace import Workspace
@@ -158,12 +157,6 @@ class StageRunner:
         """Makes captures and records of ``targets`` in ``crawl``; raises as :meth:`extract` does."""
         self.add_targets(targets, [crawl])
         self._extract([partition_key(crawl, target.slug) for target in targets], ("captures", "records"))
-
-    def parse(self, crawl: str, slugs: Sequence[str]) -> None:
-        """Makes the page tables of partitions whose records are stored; raises as :meth:`extract` does. The records may
-        be of another home of the lake, which had the crawl harvested."""
-        self._add("crawl", [crawl])
-        self._extract([partition_key(crawl, slug) for slug in slugs], PAGE_TABLES)
 
     def _extract(self, keys: Sequence[str], tables: Sequence[str]) -> None:
         if self._workspace.settings.engine != LOCAL:

@@ -11,12 +11,8 @@ _IN_SQL: Final = " || ".join(f"chr({ord(character)})" for character in _BEGINNIN
 GUARDED: Final = "text that begins with =, +, -, @, a tab or the end of a line has a ' before it (--guard-formulas)"
 
 
-def harmless(text: str) -> str:
-    """Returns ``text``, with an apostrophe before it if it begins as a formula does."""
-    return f"'{text}" if text[:1] in _BEGINNINGS and text else text
-
-
 def harmless_in_sql(column: str) -> str:
-    """Returns the same as an expression of DuckDB for a column of texts."""
+    """Returns an expression of DuckDB for a column of texts, with an apostrophe before those that begin as formulas
+    do."""
     text = f"CAST({column} AS VARCHAR)"
     return f"CASE WHEN contains({_IN_SQL}, nullif(left({text}, 1), '')) THEN '''' || {text} ELSE {text} END"

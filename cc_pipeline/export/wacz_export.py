@@ -81,6 +81,7 @@ def write_wacz_export(request: RecordsRequest) -> Written:
             "run",
             _name_targets(request.state),
             crawl=request.crawls,
+            subset=sorted({row.slice_.subset for row in request.state.slice_rows if row.slice_.target}),
             refetch=True,
             sentence=f"Fetch them again: {{}}, then export again. Or accept it: {option(allow_missing=True)}",
         ),

@@ -32,6 +32,7 @@ from cc_pipeline.extraction.fetch_notes import build_fetch_notes
 from cc_pipeline.extraction.group_state import GroupState, RunState, run_and_replan
 from cc_pipeline.extraction.loss_policy import CommandTotals, build_incomplete_error
 from cc_pipeline.extraction.plan import (
+    SINGLE_CAPTURES,
     Reason,
     ReasonKind,
     SliceRequest,
@@ -79,7 +80,6 @@ def fetch_captures(
     crawl: str,
     slugs: Sequence[str],
     *,
-    refetch: bool = False,
     distrusted: Collection[Place] = (),
     engine: Engine = LOCAL,
     run: RunState | None = None,
@@ -87,16 +87,13 @@ def fetch_captures(
     """Gives every planned capture of ``slugs`` in ``crawl`` exactly one outcome. ``engine`` fetches. Stored records are
     fetched again only if their bytes are gone. ``run`` has the states that the stages before left.
 
-    ``refetch``: lost records are fetched again too, in all located subsets. ``distrusted`` are captures whose stored
-    bytes are not used. Raises ``FetchIncomplete`` when the source gives nothing, or less than the settings allow, after
-    the fetched records were committed; the error names the targets and has the report of all. Raises
-    ``EnvironmentFault`` when the disk fails, ``SlicesChanged`` if other processes keep changing the slices. Records
-    fetched until then are kept, and the next call adopts them.
+    ``distrusted`` are captures whose stored bytes are not used. Raises ``FetchIncomplete`` when the source gives
+    nothing, or less than the settings allow, after the fetched records were committed; the error names the targets
+    and has the report of all. Raises ``EnvironmentFault`` when the disk fails, ``SlicesChanged`` if other processes
+    keep changing the slices. Records fetched until then are kept, and the next call adopts them.
     """
     state = run or RunState(workspace)
-    fetch_all = partial(
-        _fetch_all, workspace, crawl, slugs, state, refetch=refetch, distrusted=distrusted, engine=engine
-    )
+    fetch_all = partial(_fetch_all, workspace, crawl, slugs, state, distrusted=distrusted, engine=engine)
     return run_and_replan(state, crawl, slugs, fetch_all)
 
 
@@ -106,16 +103,14 @@ def _fetch_all(
     slugs: Sequence[str],
     run: RunState,
     *,
-    refetch: bool,
     distrusted: Collection[Place],
     engine: Engine,
 ) -> StageReport:
     started = time.monotonic()
     group_state = run.take(crawl, slugs)
-    fetch_plan = _plan_fetch(workspace, group_state, slugs, refetch=refetch, distrusted=distrusted)
+    fetch_plan = _plan_fetch(workspace, group_state, slugs, distrusted)
     _refuse_blocked_slices(fetch_plan.due_slices, group_state)
-    if not refetch:
-        enforce_cost_limit(workspace, {slice_: group_state.slice_states[slice_] for slice_ in fetch_plan.priced_slices})
+    enforce_cost_limit(workspace, {slice_: group_state.slice_states[slice_] for slice_ in fetch_plan.priced_slices})
     counts_by_slice = {
         slice_: SliceFetchCounts(slice_=slice_, **{name: getattr(note, name) for name in FetchCounts.__slots__})
         for slice_, slice_state in group_state.slice_states.items()
@@ -125,7 +120,7 @@ def _fetch_all(
     killed_fetches = list_expired_leases(workspace.storage, crawl)
     # a fetch that was killed between its commit and its end left journals, even if no slice is due
     if fetch_plan.due_slices or killed_fetches:
-        _fetch(state, fetch_plan, retry_lost=refetch)
+        _fetch(state, fetch_plan)
     forget(workspace.storage, killed_fetches)
     new_state = group_state.with_rows(state.committed)
     # pages of repaired slices are to be parsed again, and lost bytes are looked for again
@@ -157,8 +152,6 @@ def _plan_fetch(
     workspace: Workspace,
     group_state: GroupState,
     slugs: Sequence[str],
-    *,
-    refetch: bool,
     distrusted: Collection[Place],
 ) -> _FetchPlan:
     """Plans a fetch. Raises ``EnvironmentFault`` for targets that were not located."""
@@ -167,11 +160,7 @@ def _plan_fetch(
         group_state.slice_states,
         group_state.target_slices.crawl,
     )
-    slices = (
-        find_part_slices(workspace, slices_of(crawl, slugs))
-        if refetch or distrusted
-        else target_slices.requested_slices
-    )
+    slices = find_part_slices(workspace, slices_of(crawl, slugs)) if distrusted else target_slices.requested_slices
     for slice_ in slices:
         if slice_states[slice_].located is None:
             raise EnvironmentFault(
@@ -183,7 +172,7 @@ def _plan_fetch(
                     sentence="Locate them first: {}, or materialize the asset captures.",
                 ),
             )
-    requests = dict.fromkeys(slices, SliceRequest("", forced_stages=frozenset([FETCH.label] if refetch else ())))
+    requests = dict.fromkeys(slices, SliceRequest(""))
     reasons = plan(requests, slice_states, {}, options_of(workspace.settings), (FETCH,)).reasons_for(FETCH)
     lost = (
         count_lost_records(workspace, [slice_ for slice_ in slices if slice_ not in reasons], distrusted)
@@ -250,7 +239,7 @@ def _refuse_blocked_slices(slices: Sequence[Slice], state: GroupState) -> None:
 
 
 #: Reasons for a fetch of few captures, or of captures that are mostly stored: its cost was agreed to before.
-PARTIAL_FETCH_REASONS: Final = (ReasonKind.PENDING_CAPTURES, ReasonKind.LOST_BYTES, ReasonKind.INCOMPLETE_ROWS)
+PARTIAL_FETCH_REASONS: Final = (*SINGLE_CAPTURES, ReasonKind.INCOMPLETE_ROWS)
 
 
 @dataclass(slots=True)
@@ -275,10 +264,10 @@ class _FetchState:
         return self.group.slice_states
 
 
-def _fetch(state: _FetchState, fetch_plan: _FetchPlan, *, retry_lost: bool) -> None:
+def _fetch(state: _FetchState, fetch_plan: _FetchPlan) -> None:
     """Fetches the due slices and commits the records."""
     workspace, crawl, slices = state.workspace, state.crawl, fetch_plan.due_slices
-    order = _build_order(state, slices, retry_lost=retry_lost)
+    order = _build_order(state, slices)
     generations = draw_generations(slices)
     # files that are reused must not be swept before the commit
     with (
@@ -314,7 +303,7 @@ def _judge(state: _FetchState, fetched: FetchResult) -> bool:
     return is_source_sound
 
 
-def _build_order(state: _FetchState, slices: Sequence[Slice], *, retry_lost: bool) -> Order:
+def _build_order(state: _FetchState, slices: Sequence[Slice]) -> Order:
     """The order of a fetch of some slices."""
     workspace, ask_time = state.workspace, current_time()
     contents = [_get_captures(state.previous_states[slice_]).content for slice_ in slices]
@@ -323,7 +312,7 @@ def _build_order(state: _FetchState, slices: Sequence[Slice], *, retry_lost: boo
         uuid.uuid4().hex,
         compute_input_digest({"plans": contents}),
         RecordOptions(
-            retry_lost=retry_lost,
+            retry_lost=workspace.settings.refetch,
             source_gave_good_record=_has_given_good_record(workspace, state.crawl, ask_time),
         ),
         ask_time,

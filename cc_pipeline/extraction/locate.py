@@ -36,7 +36,7 @@ from cc_pipeline.extraction.lookup_notes import (
     split_into_commits,
     split_into_passes,
 )
-from cc_pipeline.extraction.plan import Index, ReasonKind, build_locate_input, options_of, plan
+from cc_pipeline.extraction.plan import SINGLE_CAPTURES, Index, build_locate_input, options_of, plan
 from cc_pipeline.extraction.slice_selection import empty_obsolete_slices, find_obsolete_slices
 from cc_pipeline.extraction.slice_state import Lookup, SliceState
 from cc_pipeline.grouping import group_within
@@ -156,10 +156,8 @@ def _locate_all(workspace: Workspace, crawl: str, slugs: Sequence[str], run: Run
     totals = _locate(_LookupPlan(workspace, state, due_versions, indexes))
     empty_obsolete_slices(workspace, LOCATE, state.target_slices)
     new_state = state.with_rows(totals.committed)
-    # the cost of lost bytes was agreed to before
-    fetch_reasons = plan(requests, new_state.slice_states, {}, options, (FETCH,)).reasons_for(
-        FETCH, excluded_kinds=(ReasonKind.PENDING_CAPTURES, ReasonKind.LOST_BYTES)
-    )
+    fetch_plan = plan(requests, new_state.slice_states, {}, options, (FETCH,))
+    fetch_reasons = fetch_plan.reasons_for(FETCH, excluded_kinds=SINGLE_CAPTURES)
     enforce_cost_limit(workspace, {slice_: new_state.slice_states[slice_] for slice_ in fetch_reasons})
     run.keep(new_state)
     return state.target_slices.fold_by_target(

@@ -35,7 +35,6 @@ class ReasonKind(Enum):
     in."""
 
     NEW = "new"
-    REQUESTED = "forced"
     DEFINITION = "the target's definition changed"
     BLOCKED = "its sites on the blocklist changed"
     MEMBERS = "members of the set changed"
@@ -46,12 +45,17 @@ class ReasonKind(Enum):
     UNLISTED_CAPTURES = "{captures} no longer in the index, to be removed"
     CAPTURES = "its captures changed"
     PENDING_CAPTURES = "{captures} pending since {since}"
+    LOST_CAPTURES = "{captures} lost, to be requested again"
     LOST_BYTES = "the bytes of {records} are missing"
     RECORDS = "its records changed"
     PARSER = "the parser is newer"
     OPTIONS = "the parser's options changed"
     INCOMPLETE_ROWS = "its rows are incomplete"
     AFTER_PREVIOUS_STAGE = "after the previous step"
+
+
+#: Reasons that are about single captures of a slice, whose cost was agreed to before.
+SINGLE_CAPTURES: Final = (ReasonKind.PENDING_CAPTURES, ReasonKind.LOST_CAPTURES, ReasonKind.LOST_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +77,10 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class SliceRequest:
-    """The request of one slice: the version of its target's definition, whether the target is a set, and the labels of
-    stages that are made in any case."""
+    """The request of one slice: the version of its target's definition, and whether the target is a set."""
 
     version: str
     is_set: bool = False
-    forced_stages: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ class Options:
     markdown: bool = False
     parser: str = PARSER_VERSION
     accepts_removals: bool = False
+    refetch: bool = False
 
 
 def options_of(settings: Settings) -> Options:
@@ -118,6 +121,7 @@ def options_of(settings: Settings) -> Options:
         settings.markdown,
         PARSER_VERSION,
         settings.accept_removals,
+        settings.refetch,
     )
 
 
@@ -164,7 +168,7 @@ def estimate_price(slice_state: SliceState, stage: Stage, reason: Reason) -> Pri
     if slice_state.lookup is None:
         return Price(None, None)
     price = slice_state.lookup.price
-    if reason.kind in (ReasonKind.PENDING_CAPTURES, ReasonKind.LOST_BYTES):
+    if reason.kind in SINGLE_CAPTURES:
         share = min(1.0, reason.n / max(1, slice_state.lookup.captures))
         return Price(min(reason.n, price.requests), int(price.bytes * share))
     return Price(price.requests, price.bytes)
@@ -226,7 +230,7 @@ def _plan_slice(
 ) -> SlicePlan:
     rules: list[tuple[Stage, Callable[[], Reason | None]]] = [
         (LOCATE, lambda: _find_locate_reason(request, slice_state, index, options)),
-        (FETCH, lambda: _find_fetch_reason(slice_state)),
+        (FETCH, lambda: _find_fetch_reason(slice_state, options)),
         (PARSE, lambda: _find_parse_reason(slice_state, options)),
     ]
     # a blocked site keeps its rows, so no stage may run
@@ -234,11 +238,8 @@ def _plan_slice(
     reasons: dict[str, Reason | None] = {}
     for stage, rule in rules:
         if stage in stages:
-            forced_reason = Reason(ReasonKind.REQUESTED) if stage.label in request.forced_stages else None
             reasons[stage.label] = (
-                Reason(ReasonKind.AFTER_PREVIOUS_STAGE)
-                if any(reasons.values())
-                else (None if is_blocked else rule()) or forced_reason
+                Reason(ReasonKind.AFTER_PREVIOUS_STAGE) if any(reasons.values()) else None if is_blocked else rule()
             )
     return SlicePlan(slice_, reasons.get(LOCATE.label), reasons.get(FETCH.label), reasons.get(PARSE.label))
 
@@ -286,7 +287,7 @@ def _find_locate_reason(
     return None
 
 
-def _find_fetch_reason(slice_state: SliceState) -> Reason | None:
+def _find_fetch_reason(slice_state: SliceState, options: Options) -> Reason | None:
     located, fetched, note = slice_state.located, slice_state.fetched, slice_state.fetch
     if located is None or fetched is None:
         return Reason(ReasonKind.NEW)
@@ -296,7 +297,9 @@ def _find_fetch_reason(slice_state: SliceState) -> Reason | None:
         return Reason(ReasonKind.CAPTURES)
     if fetched.input["state"] != "complete":
         return Reason(ReasonKind.PENDING_CAPTURES, note.pending, note.last_attempt_at)
-    return Reason(ReasonKind.LOST_BYTES, slice_state.lost_records) if slice_state.lost_records else None
+    if slice_state.lost_records:
+        return Reason(ReasonKind.LOST_BYTES, slice_state.lost_records)
+    return Reason(ReasonKind.LOST_CAPTURES, note.lost) if options.refetch and note.lost else None
 
 
 def _find_parse_reason(slice_state: SliceState, options: Options) -> Reason | None:

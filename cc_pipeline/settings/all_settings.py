@@ -76,8 +76,9 @@ class Settings:
     crawls are in ``source_access`` and ``collinfo_access``. ``rate`` and ``concurrency`` apply per host and to all
     processes of the home; ``None`` means the source's own default. ``wait`` in seconds may be ``math.inf``; ``None``
     means the time of a run without a terminal. ``budget`` is ``None`` for the home's own file. The process sends
-    one of ``rate_shares`` even shares of the rate: several workers of one run have more than one. ``of_extensions`` are
-    the settings of extensions; :meth:`settings_of` returns them by type.
+    one of ``rate_shares`` even shares of the rate: several workers of one run have more than one. ``refetch`` requests
+    lost captures again; no variable sets it, since schedules would do so for ever. ``of_extensions`` are the settings
+    of extensions; :meth:`settings_of` returns them by type.
     """
 
     source: str = setting(
@@ -231,6 +232,7 @@ class Settings:
     s3_region: str = setting(DEFAULT_REGION, help="region of `s3://` sources")
     s3_anonymous: bool = setting(False, help="`yes`: requests to `s3://` sources are unsigned")
     rate_shares: int = 1
+    refetch: bool = False
     source_access: Access = NO_ACCESS
     collinfo_access: Access = NO_ACCESS
     of_extensions: tuple[object, ...] = ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 from cc_pipeline.api import target_runs
 from cc_pipeline.api.lookups import NoIndex, look_up_each_crawl
 from cc_pipeline.api.target_runs import Part, run_targets
-from cc_pipeline.cli.run_report import print_crawl_line, print_summary
+from cc_pipeline.cli.run_report import CrawlLines, print_summary
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import EnvironmentFault, Incomplete, PlaceFault, SourceRefuses
 from cc_pipeline.extraction.crawl_plan import PartitionChange, PartitionTotals
@@ -95,21 +94,29 @@ def test_a_crawl_without_an_index_is_a_part_of_its_own_and_no_fault(
     parts: list[Part] = []
     asked, lasts, troubles = run(tmp_path, monkeypatch, {}, parts)
     assert (asked, lasts, troubles) == ([*CRAWLS[:3], *CRAWLS[4:11]], [False] * 9 + [True], [])
-    assert parts[0].unsearched == (CRAWLS[11], CRAWLS[3])
+    assert not parts[0].targets
     assert parts[0].notes == (f"2 crawls not searched, since no index is published: {CRAWLS[11]}, {CRAWLS[3]}",)
-    print_crawl_line(parts[0])
-    assert capsys.readouterr().out.splitlines() == [
-        f" 1 of 12  {CRAWLS[11]}: not searched: no index is published",
-        f" 2 of 12  {CRAWLS[3]}: not searched: no index is published",
-    ]
-    change = PartitionChange(PartitionTotals(), PartitionTotals(inputs=({},), captures=5, fetched=2, lost=1))
-    print_crawl_line(replace(parts[0], changes={Slice(CRAWLS[0], "a.com"): change}, unsearched=()))
-    assert f"{CRAWLS[0]}: 1 of 1 targets, 5 captures, 5 new, 2 pending, 1 lost, 0 s" in capsys.readouterr().out
     print_summary(parts[:1])
     assert capsys.readouterr().out == f"note: {parts[0].notes[0]}\n"
     # listed captures need no index
     groups, unsearched = target_runs._split_by_crawl(load_settings({}, home=str(tmp_path)), CRAWLS, [])
     assert (groups, unsearched) == ([], ())
+
+
+def test_many_crawls_have_a_line_a_year(capsys: pytest.CaptureFixture[str]) -> None:
+    change = PartitionChange(PartitionTotals(), PartitionTotals(inputs=({},), captures=5, fetched=2, lost=1))
+    target = parse_target("a.org")
+    crawls = [f"CC-MAIN-{year}-{week}" for year in (2024, 2023) for week in range(10, 19)]
+    for shown in (crawls, crawls[7:11]):
+        lines = CrawlLines()
+        for number, crawl in enumerate(shown, start=1):
+            slices = {Slice(crawl, "a.org"): change}
+            lines.add(Part(load_settings({}), (target,), slices, frozenset(), (), (number, len(shown)), 0.5))
+        lines.print()
+        printed = capsys.readouterr().out.splitlines()
+        names = ["2024", "2023"] if shown is crawls else shown
+        assert [line.split()[3] for line in printed] == [f"{name}:" for name in names]
+    assert f"{crawls[7]}: 1 of 1 targets, 5 captures, 5 new, 2 pending, 1 lost, 0 s" in printed[0]
 
 
 def test_only_crawls_of_the_arc_years_may_have_no_index(tmp_path: Path) -> None:

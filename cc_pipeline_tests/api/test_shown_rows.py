@@ -13,10 +13,8 @@ import pytest
 from cc_pipeline.api.add_captures import AddedCaptures
 from cc_pipeline.api.captures import Capture, Captures, Page
 from cc_pipeline.api.export import Export
-from cc_pipeline.api.row_preview import rows_as_text
 from cc_pipeline.api.rows import Answer, MemoryRows
 from cc_pipeline.commoncrawl.target_text import parse_named_captures
-from cc_pipeline.errors import EnvironmentFault
 from cc_pipeline.named_captures.adding import Counts
 from cc_pipeline.named_captures.reading import RejectedRows
 from cc_pipeline.settings import load_settings
@@ -24,32 +22,21 @@ from cc_pipeline.settings import load_settings
 ROWS = MemoryRows(pa.table({"url": ["https://example.com/" + "x" * 300] * 30, "pages": [*range(30)]}))
 
 
-def test_text_is_no_wider_than_asked_and_names_the_columns_that_do_not_fit() -> None:
-    names = ["url", "key", "status", "title"]
-    row = ["https://www.example.com/" + "a" * 50, "k" * 90, 200, "日本語のページ" * 20]
-    for width in (80, 120):
-        lines = rows_as_text(names, [row], width).splitlines()
-        assert max(map(len, lines)) <= width
-        assert "more columns" in lines[-1]
-        assert "status" in lines[0] and "200" in lines[1]
-
-
 def test_values_are_shown_as_a_person_writes_them() -> None:
-    moment = datetime(2018, 1, 17, 12, 3, 4, 999, tzinfo=UTC)
-    row = [moment, None, b"GET \xff", {"a": [1], "at": moment}, "two\nlines \x1b[31m"]
-    shown = rows_as_text(["when", "none", "bytes", "nested", "text"], [row], 200)
-    assert "2018-01-17 12:03:04  " in shown and "datetime" not in shown and "None" not in shown
-    assert r"GET \xff" in shown and '{"a": [1], "at": "2018-01-17 12:03:04"}' in shown
-    assert r"two\nlines \x1b[31m" in shown and len(shown.splitlines()) == 2
+    moment = datetime(2018, 1, 17, 12, 3, 4, tzinfo=UTC)
+    rows = {"when": [moment], "none": [None], "bytes": [b"GET \xff"], "nested": [{"a": [1]}], "text": ["a\nb \x1b[31m"]}
+    shown = repr(MemoryRows(pa.table(rows)))
+    assert "2018-01-17 12:03:04+00" in shown and "datetime" not in shown and "None" not in shown
+    assert r"GET \xFF" in shown and "{'a': [1]}" in shown
+    assert r"a\nb \e[31m" in shown and "\x1b" not in shown
+    wide = repr(MemoryRows(pa.table({f"column {number}": ["x" * 50] for number in range(60)})))
+    assert max(map(len, wide.splitlines())) <= 120 and "60 columns" in wide.splitlines()[-1]
 
 
 def test_rows_show_their_number_and_the_first_of_them() -> None:
     assert repr(ROWS).splitlines()[0] == "30 rows, 2 columns"
-    assert len(repr(ROWS).splitlines()) == 12
-    assert ROWS._repr_html_().startswith("<p>30 rows, 2 columns</p><table>")
-    markup = MemoryRows(pa.table({"a": ["<script>"] * 30, "b": ["x" * 100_000] * 30}))._repr_html_()
-    assert "<script>" not in markup and "&lt;script&gt;" in markup
-    assert markup.count("<tr>") == 21 and len(markup) < 10_000, "no more than a screen"
+    shown = repr(MemoryRows(pa.table({"a": [*range(30)], "b": ["x" * 100_000] * 30})))
+    assert "30 rows (20 shown)" in shown and len(shown) < 10_000, "no more than a screen"
     assert (len(ROWS), ROWS[-1]["pages"], ROWS.head(3)[2]["pages"]) == (30, 29, 2)
     with pytest.raises(IndexError, match="no row 30"):
         ROWS[30]
@@ -63,14 +50,14 @@ def test_captures_are_not_asked_for_to_be_shown_and_show_what_was_read_last() ->
         raise AssertionError("asked")
 
     captures = Captures(ask, ("url", "crawl"), None, "captures of example.com in newest")
-    assert "not read yet" in repr(captures) and "head()" in captures._repr_html_()
+    assert "not read yet" in repr(captures)
     assert captures.columns == ["url", "crawl"] and not asked
     schema = pa.schema([pa.field("url", pa.string()), pa.field("crawl", pa.string(), nullable=False)])
     batch = pa.record_batch([["https://example.com/"] * 25, ["CC-MAIN-2024-22"] * 25], schema=schema)
     captures._batches_of_crawls = lambda: iter([batch, batch])  # type: ignore[method-assign]
     assert captures.to_arrow().num_rows == 50
     assert repr(captures).splitlines()[0].endswith("50 captures when they were last read")
-    assert captures._repr_html_().count("<tr>") == 21
+    assert repr(captures).count("https://") == 20
 
 
 def test_text_of_a_query_sends_nothing_and_a_notebook_asks_for_the_rows_that_it_shows(
@@ -89,14 +76,14 @@ def test_text_of_a_query_sends_nothing_and_a_notebook_asks_for_the_rows_that_it_
     assert repr(answer).startswith("a query, executed when its rows are read: SELECT i FROM range(100_000) r(i)")
     assert not asked
     shown = answer._repr_html_()
-    assert "the first rows of more than 20, 1 column" in shown and ">99999<" in shown and answer._repr_html_() == shown
+    assert "the first rows of more than 20, 1 column" in shown and " 99999 " in shown and answer._repr_html_() == shown
     [(query, memory)] = asked
     assert query.endswith("LIMIT 21") and memory == [("953.6 MiB",)]
     assert "the query failed: only queries" in Answer(settings, "EXPLAIN SELECT 1")._repr_html_()
     assert "DuckDB says" in Answer(settings, "SELEKT 1")._repr_html_()
 
 
-def test_what_strangers_wrote_gives_no_orders_to_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_strangers_wrote_gives_no_orders_to_a_terminal(tmp_path: Path) -> None:
     order = "\x1b]0;x\x07"
     page = object.__new__(Page)
     page.url, page.crawl, page.captured, page.status, page.digest_check = order, "CC-MAIN-2024-22", None, 200, "ok"
@@ -111,12 +98,6 @@ def test_what_strangers_wrote_gives_no_orders_to_a_terminal(tmp_path: Path, monk
     ):
         text = repr(shown)
         assert r"\x1b]0;x\x07" in text and not {"\x1b", "\x07"} & {*text}, text
-    monkeypatch.setattr(Page, "text", property(lambda _: _raise(EnvironmentFault("no process", "Wait."))))
-    assert "no process" in page._repr_html_()
-
-
-def _raise(error: Exception) -> None:
-    raise error
 
 
 def test_rows_that_are_shown_do_not_keep_those_that_came_with_them() -> None:

@@ -11,11 +11,9 @@ import pytest
 
 from cc_pipeline.checks import asset_checks, evaluate, outputs
 from cc_pipeline.checks.check import Check
-from cc_pipeline.checks.home_sizes import size_findings
 from cc_pipeline.checks.scope import CheckResult, Scope
 from cc_pipeline.checks.tables import missing_captures_verdict
 from cc_pipeline.lake.slice import FETCH, Slice
-from cc_pipeline.progress import human_bytes
 from cc_pipeline.workspace.workspace import Workspace
 from cc_pipeline_tests.checks.changed_slices import recommit
 from cc_pipeline_tests.world import (
@@ -129,23 +127,3 @@ def test_a_check_that_breaks_is_a_finding(home: Workspace, monkeypatch: pytest.M
     [finding] = evaluate.evaluate_checks(home)
     assert (finding.level, finding.topic) == ("bad", "records: odd")
     assert "no such column" in finding.text
-
-
-def test_each_part_is_counted_once_and_says_whether_it_may_go(tmp_path: Path) -> None:
-    files = {"lake/records/c/a.warc.gz": 900_000, "lake/tables/t/b.parquet": 500_000, "cache/c.json": 100_000,
-             "cc.duckdb": 300_000, "demo/lake/records/d.warc.gz": 50_000, "home.json": 10}  # fmt: skip
-    for name, size in files.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"x" * size)
-    (tmp_path / "lake" / "gone").symlink_to("nowhere")
-    assert [*size_findings(tmp_path / "nothing")] == []
-    found = [one.text for one in size_findings(tmp_path)]
-    assert [text.split(" in ")[1].split(":")[0] for text in found][:4] == [
-        "lake/records", "lake/tables", "cc.duckdb", "cache"
-    ]  # fmt: skip
-    [demo] = [text for text in found if "in demo:" in text]
-    assert demo.endswith("the demo, which is its own home; can be deleted: make clean")
-    [others] = [text for text in found if "in others:" in text]
-    assert human_bytes(50_000) not in others
-    assert "there is no other copy" in found[0] and "can be deleted" in found[2]

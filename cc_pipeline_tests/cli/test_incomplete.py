@@ -126,9 +126,8 @@ def test_refetch_brings_back_what_was_lost_and_parses_it(cli: Cli, world: World)
     said = cli("run", "--refetch", "-c", NEW, "example.com", "--format", "json", "--home", world.home)
     assert said.status == 0, said.err
     captures = len(world.truth.captures_of(NEW, subset="warc", domain="example.com"))
-    before, now = {"fetched": captures - 1, "pending": 0, "lost": 1}, {"fetched": captures, "pending": 0, "lost": 0}
-    now = {f"{state} now": count for state, count in now.items()}
-    assert json.loads(said.out) == {"crawl": NEW, "target": "example.com", **before, **now}
+    row = {"change": "updated", "captures": captures, "new": 0, "pending": 0, "lost": 0}
+    assert json.loads(said.out) == {"crawl": NEW, "target": "example.com", **row}
     assert published(world, "SELECT count(*) FROM ledger WHERE outcome <> 'fetched'") == [(0,)]
     assert published(world, title) == [(world.damaged.title,)]
 

@@ -89,7 +89,7 @@ def test_a_plan_says_which_index_and_what_it_costs(cli: Cli, world: World, tmp_p
     assert (by_step[todo]["target"], by_step[todo]["because"]) == ("example.com", "new")
     assert by_step[OLD, "lookup"]["because"].startswith("parquet")
     assert by_step[OLD, "lookup"]["bytes likely"] <= by_step[OLD, "lookup"]["bytes at most"]
-    assert "add --locate" in said.err
+    assert "lookup … --crawl" in said.told
     assert f"{NEW}: all targets are up to date" in said.told
     # the fetch is known where a run has located the captures
     workspace = workspace_of(world.bucket, home)
@@ -102,15 +102,8 @@ def test_a_plan_says_which_index_and_what_it_costs(cli: Cli, world: World, tmp_p
     assert fetch["bytes at most"] >= sum(c.warc_record_length for c in truth)
 
 
-def test_a_plan_can_look_up_to_price_the_fetch(cli: Cli, world: World) -> None:
-    said = cli("plan", "example.com", "-c", OLD, "--locate", "--format", "json", "--home", world.home)
-    fetch = json.loads(said.out.splitlines()[1])
-    truth = world.truth.captures_of(OLD, subset="warc", domain="example.com")
-    assert fetch["because"].startswith(f"{len(truth)} captures of {sum(c.warc_record_length for c in truth):,} bytes")
-
-
 def test_costs_are_those_of_the_crawls_that_were_looked_up_and_told_once(cli: Cli, world: World) -> None:
-    said = cli("plan", "example.org", "-c", NEW, "-c", OLD, "--locate", "--home", world.home)
+    said = cli("lookup", "example.org", "-c", NEW, "-c", OLD, "--home", world.home)
     captures = [len(world.truth.captures_of(crawl, subset="warc", domain="example.org")) for crawl in (NEW, OLD)]
     [costs] = [line for line in said.err.splitlines() if " found with " in line]
     assert costs.startswith(f"2 crawls: {sum(captures)} captures found")
@@ -163,7 +156,7 @@ def test_years_of_crawls_are_counted_and_one_that_cannot_be_read_does_not_hide_t
     [
         ("lookup captures:typo -c newest", "no captures named 'typo'"),
         ("lookup example.com -c CC-MAIN-2099-01", "'CC-MAIN-2099-01' is not a crawl of"),
-        ("lookup example.og -c newest", "did you mean example.org"),
+        ("lookup example.og -c newest", "example.og (did you mean example.org?): .og is no known top-level domain"),
         ("plan example.com -c 1999", "the source has no crawl 1999"),
         ("run captures:typo -c all", "no captures named 'typo'"),
         ("run --watched -c newest", "targets add"),

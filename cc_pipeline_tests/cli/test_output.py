@@ -149,20 +149,10 @@ def test_csv_is_exact_and_on_request_nothing_that_a_spreadsheet_would_run(
     texts = ", ".join("'{}'".format(cell.replace("'", "''")) for cell in CELLS)
     query = f"SELECT unnest([{texts}]) AS text, -1 AS number"
     out, place = tmp_path / "out.csv", ("--home", world.home)
-    for words in (("sql", query), ("export", "--query", query)):
-        assert cli(*words, "--out", out, *flags, *place).status == 0
-        with out.open(newline="") as stream:
-            assert sorted([*csv.reader(stream)][1:]) == sorted(wanted), words
+    assert cli("export", "--query", query, "--out", out, *flags, *place).status == 0
+    with out.open(newline="") as stream:
+        assert sorted([*csv.reader(stream)][1:]) == sorted(wanted)
     assert ("--guard-formulas" in document_path(out, README).read_text("utf-8")) == bool(flags)
-    said = cli("sql", "SELECT '=1' AS a, -1 AS b", "--format", "json", *flags, *place)
-    assert said.out == '{"a":"=1","b":-1}\n'
-
-
-def test_so_are_rows_of_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(output._flags, "guards_formulas", True)
-    output.write_rows("", ["text", "number"], [(cell, -1) for cell in CELLS], "csv")
-    written = [*csv.reader(io.StringIO(capsys.readouterr().out, newline=""))]
-    assert written[1:] == [[cell, "-1"] for cell in CELLS.values()]
 
 
 def test_a_file_that_fails_leaves_nothing_and_a_full_disk_is_named_as_one(tmp_path: Path) -> None:

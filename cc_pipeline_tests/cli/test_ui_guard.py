@@ -130,20 +130,14 @@ def test_what_changes_something_is_json(kind: str, wrong: bool) -> None:
     ("query", "wrong"),
     [
         ("", False),
-        ("query=query%20A{version}&operationName=A", False),
-        ("query=fragment%20F%20on%20Q{a}%20query{...F}", False),
         ("partition=mutation{x}", False),
         ("query=mutation{x}", True),
         ("query=%6Dutation%20A{x}", True),
-        ("query={version}&query=mutation{x}", True),
-        ("query=query%20A{version}%20mutation%20B{x}&operationName=B", True),
-        ("query=%23%0Amutation{x}", True),
-        ("query=subscription{x}", True),
-        ("query=mutation{", True),
-        ("query=" + "{a" * 5_000, True),
+        ("partition=a&query={version}", True),
+        ("qu%65ry=mutation{", True),
     ],
 )
-def test_an_address_asks_and_changes_nothing(query: str, wrong: bool) -> None:
+def test_an_address_has_no_operation(query: str, wrong: bool) -> None:
     assert refused(OWN, query=query) is wrong
     assert refused(OWN | JSON, "POST", query=query) is wrong
 
@@ -227,7 +221,6 @@ def test_a_real_webserver_refuses_what_is_not_its_own(served: int) -> None:
     assert '"version"' in answer(served, "POST /graphql", asked, content_type="application/json")[1]
     own = f"http://127.0.0.1:{served}"
     assert status(served, "POST /graphql", asked, content_type="application/json", origin=own) == 200
-    assert status(served, "GET /graphql?query={version}") == 200
     assert status(served, "GET /", host="ui.example.org") == 200
     assert "x-frame-options: sameorigin" in answer(served, "GET /")[1].lower()
     for request, body, headers in (

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from cc_pipeline.commoncrawl.domains import HOST_COLUMNS, host_columns
+from cc_pipeline.commoncrawl.domains import HOST_COLUMNS, host_columns, suggest_names
 from cc_pipeline.commoncrawl.index_schema import INDEX_COLUMN_NAMES
 from cc_pipeline_tests.corpus import CORPUS, needs_corpus
 
@@ -80,3 +80,9 @@ def test_the_public_suffix_lists_own_cases() -> None:
 def test_odd_hosts(url: str, some: dict[str, object]) -> None:
     made = host_columns(url)
     assert {name: made[name] for name in some} == some
+
+
+def test_only_a_name_that_is_not_known_is_taken_for_a_similar_one() -> None:
+    known = ["example.org", "examples.org", "host:www.example.org"]
+    suggested = suggest_names([*known, "exmaple.org", "other.net", "exmaple.org"], known)
+    assert suggested == [*known, "exmaple.org (did you mean example.org?)", "other.net", "exmaple.org"]

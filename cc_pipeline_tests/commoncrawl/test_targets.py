@@ -108,6 +108,7 @@ def test_what_is_meant(typed: str, kind: str, value: str, slug: str | None) -> N
         ("example.com/x", "prefix:http://example.com/x"),
         ("joe@example.com", "user name"),
         ("http:example.com", "http://"),
+        ("https:example.com", "http://"),
         ("ftp://example.com/", "http://"),
         ("mailto:joe@example.com", "unknown kind 'mailto'"),
         ("foo:bar.com", "kinds are domain"),
@@ -168,6 +169,7 @@ def test_btree_prefixes_are_exact() -> None:
     assert parse_target("example.com").btree_ranges() == (KeyRange(b"com.example.", b"com.example0"),)
     assert parse_target("host:www.example.com").btree_prefixes() == (b"com.example.www/",)
     assert parse_target("1.2.3.4").btree_prefixes() == (b"4.3.2.1/",)
+    assert parse_target("host:[2001:db8::1]").btree_prefixes() == (b"[2001/",), "as the tree has it"
     assert parse_target("tld:museum").btree_prefixes() == (b"museum.", b"museum/")
     assert parse_target("rev:org.wikipedia.en/wiki/1942").btree_prefixes() == (b"org.wikipedia.en/wiki/1942",)
     assert parse_target("url:http://example.com/").btree_prefixes() == (b"com.example/:", b"com.example.www/:")

@@ -17,7 +17,6 @@ from cc_pipeline.extraction.fetch_counts import FetchSummary, SliceFetchCounts
 from cc_pipeline.extraction.locate import locate_captures
 from cc_pipeline.extraction.loss_policy import CommandTotals, FetchIncomplete, is_due, next_ask_time
 from cc_pipeline.extraction.parse import parse_records
-from cc_pipeline.extraction.refetch import refetch_records
 from cc_pipeline.harvesting.archives import register_archives
 from cc_pipeline.harvesting.build_index import build_index
 from cc_pipeline.lake.slice import FETCH, Slice, StageReport
@@ -118,10 +117,10 @@ def test_a_file_that_is_gone_for_good_is_lost_on_the_third_day_and_the_rest_is_w
     assert missing_captures_verdict(home.workspace().lake).severity == "warn"
     assert home.run()[1:] == (None, 0)
     # lost is final, and refetching is asking at once
-    assert refetch_records(home.workspace(), CRAWL, [SITE]).recovered == 0
+    assert (home.run(refetch=True)[1], home.note()["lost"]) == (None, lost)
     server.set_rules([])
     assert home.run()[1:] == (None, 0)
-    assert refetch_records(home.workspace(), CRAWL, [SITE]).recovered == lost
+    assert (home.run(refetch=True)[1], home.note()["lost"]) == (None, 0)
 
 
 @pytest.mark.matrix

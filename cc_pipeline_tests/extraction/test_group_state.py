@@ -216,12 +216,13 @@ def test_a_lookup_and_a_refetch_from_one_state(homes: Homes, changes: bool) -> N
             invalidate_slices(two.lake, LOCATE, [Slice(NEW, "set-some")])
         locate_captures(two, NEW, ["set-some"])
 
+    invalidate_slices(one.lake, FETCH, [Slice(NEW, "set-some")])
     with before_rows("records", locate_again):
         if changes:
             with pytest.raises(SlicesChanged):
-                fetch_captures(one, NEW, ["set-some"], refetch=True)
+                fetch_captures(one, NEW, ["set-some"])
         else:
-            fetch_captures(one, NEW, ["set-some"], refetch=True)
+            fetch_captures(one, NEW, ["set-some"])
     row = slice_row(one, LOCATE, "set-some")
     assert row is not None
     assert row.seq == (2 if changes else 3)

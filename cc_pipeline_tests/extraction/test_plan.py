@@ -91,7 +91,6 @@ def index(gaps_allowed: bool = True, **versions: str) -> dict[tuple[str, str], I
 
 
 INCOMPLETE = build_fetch_input("c1", complete=False)
-FORCED = SliceRequest("d1", forced_stages=frozenset({FETCH.label}))
 
 
 @pytest.mark.parametrize(
@@ -126,8 +125,10 @@ FORCED = SliceRequest("d1", forced_stages=frozenset({FETCH.label}))
         (changed(FETCH, note={}), {}, FETCH, Reason(K.CAPTURES)),
         (changed(FETCH, input=INCOMPLETE), {}, FETCH, Reason(K.PENDING_CAPTURES, 2, NOON)),
         (state_of(lost_records=5), {}, FETCH, Reason(K.LOST_BYTES, 5)),
-        (state_of(), {"request": FORCED}, FETCH, Reason(K.REQUESTED)),
-        (state_of(lost_records=5), {"request": FORCED}, FETCH, Reason(K.LOST_BYTES, 5)),
+        (changed(FETCH, note=FETCHED | {"lost": 4}), {}, None, None),
+        (changed(FETCH, note=FETCHED | {"lost": 4}), {"refetch": True}, FETCH, Reason(K.LOST_CAPTURES, 4)),
+        (state_of(), {"refetch": True}, None, None),
+        (state_of(lost_records=5), {"refetch": True}, FETCH, Reason(K.LOST_BYTES, 5)),
         # parse
         (without(PARSE), {}, PARSE, Reason(K.NEW)),
         (changed(PARSE, input={}), {}, PARSE, Reason(K.INCOMPLETE_ROWS)),
@@ -138,7 +139,6 @@ FORCED = SliceRequest("d1", forced_stages=frozenset({FETCH.label}))
         # a blocked site keeps its rows; one that was never located is located, and has no captures
         (state_of(lost_records=5), {"request": SliceRequest("d1!all")}, None, None),
         (SliceState(), {"request": SliceRequest("d1!all")}, LOCATE, Reason(K.NEW)),
-        (state_of(), {"request": replace(FORCED, version="d1!all")}, FETCH, Reason(K.REQUESTED)),
         # some stages alone
         (state_of(), {"request": SliceRequest("d2"), "stages": (FETCH, PARSE)}, None, None),
         (without(LOCATE), {"stages": (FETCH,)}, FETCH, Reason(K.NEW)),
@@ -158,7 +158,7 @@ def test_a_stage_is_made_for_one_reason_and_those_after_it_follow(
 
 def test_every_reason_is_in_words_with_its_figures() -> None:
     assert {str(Reason(kind, 1, NOON)) for kind in K} >= {
-        "1 capture is pending since 2026-03-01 12:00 UTC", "the bytes of 1 record are missing", "forced",
+        "1 capture is pending since 2026-03-01 12:00 UTC", "the bytes of 1 record are missing",
     }  # fmt: skip
     assert str(Reason(K.UNLISTED_CAPTURES, 2)) == "2 captures are no longer in the index, to be removed"
 

@@ -118,7 +118,7 @@ def test_lost_records_are_listed_counted_and_no_error_of_the_doctor(workspace: W
     assert set(lost.targets) == {row["target"] for row in stored_rows(workspace, ARC)}
     [finding] = findings(workspace)
     assert finding.level == "bad"
-    assert f"{lost.records:,} in {ARC}" in finding.text and "doctor --repair" in finding.text
+    assert f"{lost.records:,} in {ARC}" in finding.text and "doctor --repair" in str(finding.advice)
     verdict = asset_checks.stored_files.verdict(workspace, Scope())
     assert verdict.severity == "error"
     assert verdict.metrics["lost records"] == lost.records

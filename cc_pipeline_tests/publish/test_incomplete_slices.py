@@ -74,7 +74,7 @@ def test_a_slice_with_other_rows_than_committed_is_left_out_and_named_until_it_i
     assert published.rows["captures"] == before["captures"][KEEPS]
     for verdict in (publication_verdict(workspace), published_verdict(workspace, Scope())):
         assert (verdict.severity, verdict.wrong) == ("error", (f"{NEW}|{LOSES}",))
-        assert f"{table} of {NEW} {LOSES} has " in verdict.message and "doctor --repair" in verdict.advice
+        assert f"{table} of {NEW} {LOSES} has " in verdict.message and "doctor --repair" in str(verdict.advice)
     assert [one.level for one in examine(workspace.settings) if one.topic == "cc.duckdb"] == ["bad"]
     for stage in (LOCATE, FETCH, PARSE):
         invalidate_slices(workspace.lake, stage, [MINE])

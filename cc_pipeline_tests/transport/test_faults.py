@@ -240,6 +240,7 @@ WAITS = [
     ("Wed, 21 Oct 2026 12:00:30 GMT", NOON, 30.0),
     ("Wednesday, 21-Oct-26 12:00:30 GMT", NOON, 30.0),
     ("Wed Oct 21 12:00:30 2026", NOON, 30.0),
+    ("Wed, 21 Oct 2026 14:00:30 +0200", NOON, 30.0),
     ("Wed, 21 Oct 2026 11:00:00 GMT", NOON, 0.0),
     ("Wed, 99 Oct 2026 12:00:00 GMT", NOON, None),
     ("Wed, 21 Oct 99999999 12:00:00 GMT", NOON, None),

@@ -217,6 +217,15 @@ def test_what_is_not_said_of_a_host_is_as_good_as_it_can_be() -> None:
     assert Admission(1) == Admission(1, 0.0, None, None, is_requested_by_host=False)
     assert Refusal("f1", 1.0, 2.0, "why") == Refusal("f1", 1.0, 2.0, "why", False, None, math.inf)
     assert HostState().answered(EPOCH, EPOCH).answers == 1
+    assert not replace(HostState(), pause=5.0).is_calm and not replace(HostState(), row=("f1",)).is_calm
+
+
+def test_requests_that_come_late_are_sent_together() -> None:
+    limits = SourceLimits(rate=100.0, concurrency=8)
+    state, admission = HostState().admit(limits, EPOCH, 20)
+    assert admission.count in (10, 11), "a tenth of a second is made up for"
+    assert state.next_at == pytest.approx(EPOCH, abs=0.011)
+    assert HostState().admit(limits, EPOCH, 3)[1].count == 3
 
 
 def test_thirty_points_halve_the_rate_and_two_hundred_answers_double_it() -> None:

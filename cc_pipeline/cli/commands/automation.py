@@ -8,16 +8,14 @@ from typing import Annotated
 
 import typer
 
-from cc_pipeline.advice import advise, option
-from cc_pipeline.api.reporter import get_reporter
+from cc_pipeline.advice import advise
 from cc_pipeline.api.run_steps import run_step
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import FEATURES, Command, Group
-from cc_pipeline.cli.output import console, notice, progress_bars, write_rows
+from cc_pipeline.cli.output import console, notice, progress_bars
 from cc_pipeline.home import read_note
 from cc_pipeline.settings import Settings
 
-_KEY_COLUMNS = ("of", "key", "why")
 _Yes = Annotated[bool | None, typer.Option("--yes/--no", help="Parse these pages again, or keep them.")]
 
 
@@ -90,17 +88,11 @@ def reparse(settings: Settings, yes: _Yes = None) -> None:
     )
 
 
-def clean(
-    settings: Settings,
-    yes: Annotated[bool, typer.Option("--yes", help="Delete unknown partition keys without confirmation.")] = False,
-) -> None:
+def clean(settings: Settings) -> None:
     """Clean a home: the work of the schedules weekly_maintenance and history, for a home without a daemon.
 
     Merges small files, publishes, and deletes files that were superseded a week ago. Then it deletes Dagster's runs
     that are older than CC_PIPELINE_HISTORY_DAYS. Extracted rows and the states of their partitions are kept.
-
-    Unknown partition keys are shown, and deleted after a confirmation: typed into the UI, without a definition and
-    without rows; and crawls that the source does not list and that have no rows.
     """
     from cc_pipeline.defs.stage_runner import StageRunner
     from cc_pipeline.workspace.workspace import open_workspace
@@ -109,30 +101,6 @@ def clean(
         return
     with open_workspace(settings) as workspace, StageRunner(workspace) as runner, progress_bars():
         run_step("maintenance", runner.run_maintenance)
-    _delete_unknown_keys(settings, yes=yes)
-
-
-def _delete_unknown_keys(settings: Settings, *, yes: bool) -> None:
-    """Shows unknown partition keys, and deletes them if somebody agrees."""
-    from cc_pipeline.defs.dynamic_keys import delete_keys, find_unknown_keys
-    from cc_pipeline.defs.instance import open_instance
-    from cc_pipeline.workspace.workspace import open_workspace
-
-    with open_workspace(settings) as workspace, open_instance(settings) as instance:
-        targets, crawls = find_unknown_keys(instance, workspace)
-        if workspace.crawl_list.note is not None:
-            notice(f"partition keys of crawls were not checked: {workspace.crawl_list.note}")
-        key_rows = [("target", key, "no target has this key, and it has no data") for key in targets]
-        key_rows += [("crawl", key, "the source does not list this crawl, and it has no data") for key in crawls]
-        if not key_rows:
-            notice("no unknown partition keys")
-            return
-        write_rows(f"{len(key_rows):,} unknown partition keys", _KEY_COLUMNS, key_rows)
-        if yes or get_reporter().agrees(f"Delete {len(key_rows):,} partition keys? No data belongs to them."):
-            delete_keys(instance, targets=targets, crawls=crawls)
-            notice(f"{len(key_rows):,} partition keys deleted")
-        else:
-            notice(f"{len(key_rows):,} unknown partition keys were kept; to delete them: {option(yes=True)}")
 
 
 def _is_home(settings: Settings) -> bool:
@@ -173,5 +141,5 @@ COMMANDS = {
     "automation off": Command(disable, options=options.LOCAL),
     "automation status": Command(status, options=options.LOCAL, columns=("name", "state", "last", "message")),
     "automation reparse": Command(reparse, options=options.LOCAL),
-    "automation clean": Command(clean, options=options.LOCAL, columns=_KEY_COLUMNS),
+    "automation clean": Command(clean, options=options.LOCAL),
 }

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cc_pipeline import children
+from cc_pipeline.advice import advise
 from cc_pipeline.api.run_steps import run_step
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
@@ -287,7 +288,7 @@ def _describe_repairs(requested: int, rebuilt: Sequence[Slice], built: Sequence[
         yield Finding("ok", "repaired", text)
     for crawl in sorted({slice_.crawl for slice_ in built}):
         text = f"the unreadable parts of archive files of {crawl} were lost, so these files have to be read again"
-        yield Finding("note", "repaired", text, f"Index them: cc-pipeline index build --crawl {crawl}")
+        yield Finding("note", "repaired", text, advise("index build", crawl=crawl, sentence="Index them: {}"))
 
 
 def _invalidate(workspace: Workspace) -> dict[Stage, list[Slice]]:
@@ -332,7 +333,7 @@ def _launch(workspace: Workspace, title: str, start: Callable[[StageRunner], obj
     from cc_pipeline.defs.stage_runner import StageRunner
 
     with StageRunner(workspace) as runner:
-        run_step(title, partial(start, runner), is_notice=False)
+        run_step(title, partial(start, runner))
 
 
 def _refetch_lost(
@@ -368,7 +369,6 @@ def _refetch_lost(
                     run_step(
                         f"lost records of {crawl}",
                         partial(runner.extract, [crawl], group_targets),
-                        is_notice=False,
                     )
                 except Incomplete as error:
                     # a failure in one crawl must not stop the others

@@ -56,7 +56,14 @@ def export(
     ] = False,
     creator: options.Creator = "",
     url: options.Address = "",
-    guard_formulas: options.GuardFormulas = False,
+    guard_formulas: Annotated[
+        bool,
+        typer.Option(
+            "--guard-formulas",
+            help="In CSV, put ' before text that begins with =, +, -, @, a tab or the end of a line, so that no "
+            "spreadsheet runs it. Without it the text is exact.",
+        ),
+    ] = False,
 ) -> None:
     """Export tables, queries or records of this home to a file (or folder) that needs neither home nor cc_pipeline.
 

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cc_pipeline.api import user_input
 from cc_pipeline.api.lookups import find_named_crawls, load_settings_without_home
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
 from cc_pipeline.cli.output import notice, warn, whole_file
 from cc_pipeline.errors import EnvironmentFault, UserInputError
 from cc_pipeline.progress import format_count, human_bytes
-from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from cc_pipeline.commoncrawl.target import Target
@@ -95,12 +93,10 @@ def get(
             nearest = find_nearest_capture(
                 workspace, target, wanted_time, crawls=crawl_ids, max_crawls=max_crawls, on_lookup=_report_lookup
             )
-        except NoSuchCapture as not_captured:
+        except NoSuchCapture:
             if workspace.crawl_list.note is not None:
                 notice(workspace.crawl_list.note)
-            raise NoSuchCapture(
-                not_captured.problem, f"{_suggest_host(settings, target)}{not_captured.advice}"
-            ) from None
+            raise
         # a page that is stored here may have been found without the list
         if (crawl_ids is not None or not nearest.stored) and workspace.crawl_list.note is not None:
             notice(workspace.crawl_list.note)
@@ -148,17 +144,6 @@ def _page_target(url: str) -> Target:
     from cc_pipeline.commoncrawl.target_text import parse_target
 
     return parse_target(url if url.strip().lower().startswith("url:") else f"url:{url.strip()}")
-
-
-def _suggest_host(settings: Settings, target: Target) -> str:
-    """Returns a suggestion for an unknown host that resembles a known one; else an empty text."""
-    from urllib.parse import urlsplit
-
-    from cc_pipeline.commoncrawl.domains import find_closest_name
-
-    host, known_hosts = (urlsplit(target.value).hostname or "").removeprefix("www."), user_input.known_names(settings)
-    guess = None if host in known_hosts else find_closest_name(host, known_hosts)
-    return f"Did you mean {guess}? " if guess else ""
 
 
 def _report_lookup(crawl_lookup: CrawlLookup) -> None:

@@ -165,7 +165,7 @@ def build(
         to_build = find_agreed_builds(workspace, crawl_ids, yes, max_files)
         with StageRunner(workspace) as runner, progress_bars():
             build_indexes(runner, to_build, max_files)
-            harvest_despite_gaps(lambda: run_step("index", lambda: runner.harvest_changed(crawl_ids), is_notice=False))
+            harvest_despite_gaps(lambda: run_step("index", lambda: runner.harvest_changed(crawl_ids)))
         report_damage(workspace, crawl_ids)
         may_lack_files = not to_build and settings.max_index_gaps
         missing = sum(len(built_index(workspace, crawl_id).missing) for crawl_id in crawl_ids) if may_lack_files else 0

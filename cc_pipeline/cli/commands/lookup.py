@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cc_pipeline.api import user_input
 from cc_pipeline.api.lookups import (
     PLACE,
     LookupRequest,
@@ -22,20 +20,20 @@ from cc_pipeline.api.lookups import (
     refuse_failed,
     report_costs,
 )
-from cc_pipeline.api.user_input import check_format, read_targets
+from cc_pipeline.api.user_input import check_format, names_with_captures, read_targets
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
-from cc_pipeline.cli.output import choose_format, notice, warn, write_rows
+from cc_pipeline.cli.output import MAX_CRAWL_LINES, YEAR, choose_format, notice, warn, write_rows
+from cc_pipeline.commoncrawl.domains import suggest_name, suggest_names
 from cc_pipeline.errors import UserInputError
-from cc_pipeline.progress import format_count
+from cc_pipeline.progress import format_count, list_first
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: The most crawls that are shown in a line each.
-_MAX_CRAWL_LINES: Final = 15
-_YEAR: Final = re.compile(r"(?<!\d)\d{4}(?!\d)")
+#: The most targets without captures that are named.
+_MAX_NAMED_TARGETS: Final = 20
 
 
 def lookup(
@@ -60,7 +58,6 @@ def lookup(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="At most this many captures; 0 for all.")] = 0,
     harvest: Annotated[bool, typer.Option("--harvest", help="First harvest the index of crawls that need it.")] = False,
-    guard_formulas: options.GuardFormulas = False,
 ) -> None:
     r"""Find the captures of targets in crawls, in the cheapest index or in the one that --index names.
 
@@ -81,7 +78,7 @@ def lookup(
 
       cc-pipeline lookup url:example.com/about -c 2018..2024 --out about.parquet
 
-      cc-pipeline lookup '* where mime=application/pdf and tld=ch' -c newest \
+      cc-pipeline lookup tld:ch -c newest --where mime=application/pdf \
         --out swiss.parquet
 
     Crawls are searched one after the other, the newest first, and each result is written at once. A crawl without an
@@ -90,7 +87,6 @@ def lookup(
     With --count, [bold]pages[/] are distinct URLs, [bold]captures[/] their captures, [bold]bytes[/] their compressed
     records. [bold]to read[/] is how many bytes a fetch would read: neighbouring records are read together.
     """
-    from cc_pipeline.api.scanning import condition_of_all
     from cc_pipeline.cli.capture_output import capture_writer, choose_columns
     from cc_pipeline.commoncrawl.conditions import parse_condition
 
@@ -98,19 +94,14 @@ def lookup(
     if count:
         if out is not None or columns is not None or limit:
             raise UserInputError("--count cannot be combined with --out, --columns or --limit")
-        with open_lookup(
-            settings, read_targets(targets, settings), crawl, where=condition, harvest=harvest
-        ) as question:
+        with open_lookup(settings, read_targets(targets), crawl, where=condition, harvest=harvest) as question:
             _print_counts(question, check_format(output or "table"))
         return
     output_format = choose_format(output, out)
     names = choose_columns(columns, output_format)
-    if scan_condition := condition_of_all(targets):
-        _scan_crawls(settings, scan_condition, crawl, names, output_format, out, harvest=harvest)
-        return
     read = columns_to_read(names)
     with (
-        open_lookup(settings, read_targets(targets, settings), crawl, where=condition, harvest=harvest) as question,
+        open_lookup(settings, read_targets(targets), crawl, where=condition, harvest=harvest) as question,
         capture_writer(output_format, names, out) as write,
     ):
         remaining = limit or None
@@ -137,12 +128,14 @@ def lookup(
                 notice(f"stopped after {format_count(limit, 'capture')} (--limit); there may be more")
                 return
         report_costs(question.costs)
+        absent = [target.definition for target in question.targets if target.slug not in found_slugs]
+        if found_slugs and absent:
+            absent_names = suggest_names(absent, names_with_captures(settings))
+            notice(f"no captures of {list_first(absent_names, _MAX_NAMED_TARGETS)}")
         if out is not None:
             # an incomplete file must not appear, and an empty one must replace none
             refuse_failed(question, failed)
             _refuse_unfound(question, searched_crawls, found_slugs)
-        if not any(target.where for target in question.targets):
-            _suggest_targets(question, found_slugs)
     refuse_failed(question, failed)
     _refuse_unfound(question, searched_crawls, found_slugs)
 
@@ -154,34 +147,8 @@ def _refuse_unfound(question: LookupRequest, crawls: Sequence[str], found_slugs:
         first_target, *more_targets = question.targets
         more_note = f" and {len(more_targets):,} more" if more_targets else ""
         where = crawls[0] if len(crawls) == 1 else format_count(len(crawls), "crawl")
-        raise UserInputError(f"the index of {where} lists no capture of {first_target.definition}{more_note}")
-
-
-def _scan_crawls(
-    settings: Settings,
-    where: str,
-    crawl: Sequence[str],
-    names: Sequence[str],
-    output_format: str,
-    out: Path | None,
-    *,
-    harvest: bool,
-) -> None:
-    """Writes all captures of crawls that match a condition to a file."""
-    from cc_pipeline.api.scanning import delete_parts, scan
-    from cc_pipeline.cli.capture_output import capture_writer
-
-    if out is None:
-        raise UserInputError(
-            "a scan of a whole crawl needs a file, so that the scan can continue after a stop: add --out FILE.parquet"
-        )
-    with (
-        open_lookup(settings, (), crawl, harvest=harvest) as question,
-        capture_writer(output_format, names, out) as write,
-    ):
-        capture_count = scan(question, where, out, write)
-    delete_parts(out)
-    notice(f"{format_count(capture_count, 'capture')} in {out}")
+        name = suggest_name(first_target.definition, names_with_captures(question.settings))
+        raise UserInputError(f"the index of {where} lists no capture of {name}{more_note}")
 
 
 def _print_counts(original_question: LookupRequest, output: str) -> None:
@@ -227,7 +194,6 @@ def _print_counts(original_question: LookupRequest, output: str) -> None:
     for note in describe_omitted_subsets(question.workspace, [*counts], single):
         warn(note)
     found_slugs = {slug for crawl_counts in counts.values() for slug, count in crawl_counts.items() if count}
-    _suggest_targets(question, found_slugs)
     refuse_failed(question, failed)
     _refuse_unfound(question, [*counts], found_slugs)
 
@@ -236,7 +202,7 @@ def _show_counts(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Shows counts in few lines and columns: a line a crawl, of many crawls a line a year. JSON and CSV have a line for
     each crawl and all columns."""
     crawl_count = len({row[0] for row in rows})
-    if crawl_count > _MAX_CRAWL_LINES:
+    if crawl_count > MAX_CRAWL_LINES:
         # pages of several crawls are the same ones, so they cannot be added
         columns = ("year", "target", *columns[3:])
         rows = _sum_by_year(rows)
@@ -250,25 +216,10 @@ def _sum_by_year(rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
     """Adds the counts of a target in the crawls of a year, in the order of the rows."""
     sums: dict[tuple[str, str], list[int]] = {}
     for crawl, target, _, *counts in rows:
-        year = _YEAR.search(crawl)
+        year = YEAR.search(crawl)
         group = sums.setdefault((crawl if year is None else year[0], target), [0] * len(counts))
         group[:] = map(sum, zip(group, counts, strict=True))
     return [(*group, *counts) for group, counts in sums.items()]
-
-
-def _suggest_targets(question: LookupRequest, found_slugs: Collection[str]) -> None:
-    """Prints suggestions for targets without captures whose names resemble known ones: nothing else tells a typo from a
-    site that was never crawled."""
-    absent_targets = [
-        target for target in question.targets if target.slug not in found_slugs and target.place is not None
-    ]
-    if not absent_targets:
-        return
-    found_names = [
-        target.value for target in question.targets if target.slug in found_slugs and target.place is not None
-    ]
-    for target, guess in user_input.guess_names(question.settings, absent_targets, found_names):
-        warn(f"the index lists no captures of {target.definition}; did you mean {guess}?")
 
 
 def _measure_captures(captures: pa.Table) -> tuple[int, int, int, int, int, int]:

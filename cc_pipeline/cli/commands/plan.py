@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
-
-from cc_pipeline.advice import advise
-from cc_pipeline.api.lookups import (
-    PLACE,
-    LookupRequest,
-    find_index_sources,
-    look_up_captures,
-    open_lookup,
-    report_costs,
-)
+from cc_pipeline.advice import ANY, advise
+from cc_pipeline.api.lookups import LookupRequest, find_index_sources, open_lookup
 from cc_pipeline.api.user_input import read_targets
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
@@ -27,10 +17,12 @@ from cc_pipeline.progress import format_count, human_bytes
 from cc_pipeline.settings import Settings
 
 if TYPE_CHECKING:
+    from cc_pipeline.commoncrawl.target import Target
     from cc_pipeline.extraction.crawl_plan import CrawlPlan
     from cc_pipeline.extraction.plan import Price
     from cc_pipeline.index.locator import LookupEstimate
     from cc_pipeline.records.range_plan import FetchEstimate
+    from cc_pipeline.workspace.workspace import Workspace
 
 _COLUMNS: Final = (
     "crawl", "step", "target", "files", "row groups", "requests", "bytes at most", "bytes likely", "seconds", "because",
@@ -43,24 +35,21 @@ def plan(
     settings: Settings,
     targets: options.Targets,
     crawl: options.Crawls,
-    locate: Annotated[
-        bool, typer.Option("--locate", help="Also do the lookup, and estimate the fetch of its captures.")
-    ] = False,
 ) -> None:
     """Show what a run would do, why, and what it would cost, before anything is read from the index.
 
     There is a line for each step of each target (locate, fetch, parse) with the reason; none if all is up to date. For
     a lookup it shows files, row groups, requests and bytes, which index is used, and why. The fetch can be estimated
-    only if the captures are known: from an earlier run, or with --locate.
+    only if an earlier run has located the captures; lookup --count locates them without a run.
 
     [bold]Examples[/]
 
       cc-pipeline plan example.com --crawl CC-MAIN-2024-22
 
-      cc-pipeline plan suffix:gov.uk -c newest --index parquet --locate
+      cc-pipeline plan suffix:gov.uk -c newest --index parquet
     """
-    with open_lookup(settings, read_targets(targets, settings), crawl) as question:
-        rows, notes = _plan_rows(question, locate=locate)
+    with open_lookup(settings, read_targets(targets), crawl) as question:
+        rows, notes = _plan_rows(question)
     if row_format() == "table" and console.is_terminal:
         _show_rows(rows)
     else:
@@ -92,7 +81,7 @@ def _describe_cost(costs: Sequence[Any]) -> str | None:
     return ", ".join(texts) or None
 
 
-def _plan_rows(question: LookupRequest, *, locate: bool) -> tuple[list[Sequence[object]], list[str]]:
+def _plan_rows(question: LookupRequest) -> tuple[list[Sequence[object]], list[str]]:
     """Returns the rows of the plan, and the notes below it."""
     from cc_pipeline.commoncrawl.target import GIVEN_KIND, by_subsets
     from cc_pipeline.extraction.crawl_plan import plan_targets
@@ -107,10 +96,9 @@ def _plan_rows(question: LookupRequest, *, locate: bool) -> tuple[list[Sequence[
     for crawl in question.crawls:
         crawl_plan = plan_targets(question.workspace, crawl, question.targets)
         unlocated = {slice_.partition.target for slice_ in crawl_plan.plan.reasons_for(LOCATE)}
-        unlocated_question = replace(
-            question, targets=tuple(target for target in question.targets if target.slug in unlocated)
-        )
-        lookup_targets = [target for target in unlocated_question.targets if target.kind != GIVEN_KIND]
+        lookup_targets = [
+            target for target in question.targets if target.slug in unlocated and target.kind != GIVEN_KIND
+        ]
         for subsets, subset_targets in by_subsets(lookup_targets, settings.subsets).items():
             sources = find_index_sources(question.workspace, crawl, settings.index)
             lookup_price = price_lookup(crawl, subsets, subset_targets, sources, via=settings.index)
@@ -121,14 +109,18 @@ def _plan_rows(question: LookupRequest, *, locate: bool) -> tuple[list[Sequence[
             )  # fmt: skip
             notes += [
                 f"{crawl}: {note}"
-                for note in (*lookup_price.notes, *_catalog_notes(unlocated_question, crawl, lookup_price))
+                for note in (
+                    *lookup_price.notes,
+                    *_catalog_notes(question.workspace, lookup_targets, crawl, lookup_price),
+                )
             ]
         notes += explain_index_choices(choose_indexes(question.workspace, [crawl_plan], question.targets))
-        if unlocated and not locate:
+        if unlocated:
+            count = advise("lookup", ANY, crawl=crawl, count=True)
             notes.append(
-                f"{crawl}: the cost of the fetch is not known before the lookup; add --locate to do the lookup now"
+                f"{crawl}: the cost of the fetch is not known before the lookup; to do the lookup now: {count}"
             )
-        elif fetch := _estimate_fetch(unlocated_question, crawl_plan):
+        elif fetch := _estimate_fetch(question.workspace, crawl_plan):
             reason = f"{format_count(fetch.captures, 'capture')} of {fetch.record_bytes:,} bytes"
             rows.append(
                 (crawl, "fetch", None, fetch.files, None, fetch.requests, fetch.bytes, fetch.bytes,
@@ -142,54 +134,40 @@ def _plan_rows(question: LookupRequest, *, locate: bool) -> tuple[list[Sequence[
             )
             notes.append(f"{crawl}: {amount} up to date, so a run would do nothing for them")
         rows += _step_rows(settings, rate, crawl_plan)
-    if question.costs.crawls:
-        report_costs(question.costs)
     notes += _duration_note(settings, rate, sum(row[5] for row in rows if isinstance(row[5], int)))
     return rows, notes
 
 
-def _catalog_notes(question: LookupRequest, crawl: str, price: LookupEstimate) -> Sequence[str]:
+def _catalog_notes(workspace: Workspace, targets: Sequence[Target], crawl: str, price: LookupEstimate) -> Sequence[str]:
     """Returns a note on row groups that are read because they have no key bounds."""
     from cc_pipeline.commoncrawl.key_ranges import merge_ranges
     from cc_pipeline.harvesting.catalog import open_catalog
     from cc_pipeline.index.locator import surt_ranges
 
-    settings = question.settings
     if price.index != "parquet":
         return ()
     ranges_of = surt_ranges(crawl, price.index)
-    ranges = merge_ranges(keys for target in question.targets for keys in ranges_of(target))
-    with open_catalog(question.workspace.lake) as catalog:
-        unbounded = catalog.unbounded(crawl, settings.subsets, ranges)
+    ranges = merge_ranges(keys for target in targets for keys in ranges_of(target))
+    with open_catalog(workspace.lake) as catalog:
+        unbounded = catalog.unbounded(crawl, workspace.settings.subsets, ranges)
     message = f"{unbounded} row groups have no key bounds, so each lookup reads them. To compute the bounds once"
     return (f"{message}: {advise('index repair', crawl=crawl)}",) if unbounded else ()
 
 
-def _estimate_fetch(unlocated_question: LookupRequest, crawl_plan: CrawlPlan) -> FetchEstimate | None:
-    """Estimates the cost of the captures that a run would fetch: those of the targets of ``unlocated_question``, which
-    are looked up for it, and those of located slices with a pending fetch. ``None`` without any. The few pending or
-    lost captures of a slice have a line of their own."""
-    import pyarrow as pa
-
+def _estimate_fetch(workspace: Workspace, crawl_plan: CrawlPlan) -> FetchEstimate | None:
+    """Estimates the cost of the captures of located slices with a pending fetch. ``None`` without any. The few pending
+    or lost captures of a slice have a line of their own."""
     from cc_pipeline.capture_columns import CAPTURE
     from cc_pipeline.commoncrawl.index_schema import distinct_captures
     from cc_pipeline.extraction.fetch import PARTIAL_FETCH_REASONS
     from cc_pipeline.lake.slice import FETCH
     from cc_pipeline.records.range_plan import price_of
 
-    crawl, unlocated = crawl_plan.target_slices.crawl, {target.slug for target in unlocated_question.targets}
-    due = [
-        slice_.target
-        for slice_, reason in crawl_plan.plan.reasons_for(FETCH).items()
-        if reason.kind not in PARTIAL_FETCH_REASONS and slice_.partition.target not in unlocated
-    ]
-    columns = [*CAPTURE, "warc_record_length"]
-    tables = (
-        [unlocated_question.workspace.lake.read("captures", {"crawl": crawl, "target": due}, columns)] if due else []
-    )
-    if unlocated_question.targets:
-        tables += [table.select(columns) for table in look_up_captures(unlocated_question, crawl, PLACE)]
-    return price_of(distinct_captures(pa.concat_tables(tables))) if tables else None
+    reasons = crawl_plan.plan.reasons_for(FETCH, excluded_kinds=PARTIAL_FETCH_REASONS)
+    if not reasons:
+        return None
+    where = {"crawl": crawl_plan.target_slices.crawl, "target": [slice_.target for slice_ in reasons]}
+    return price_of(distinct_captures(workspace.lake.read("captures", where, [*CAPTURE, "warc_record_length"])))
 
 
 def _step_rows(settings: Settings, rate: float | None, crawl_plan: CrawlPlan) -> list[Sequence[object]]:

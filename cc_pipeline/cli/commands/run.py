@@ -4,35 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from cc_pipeline.advice import advise
 from cc_pipeline.api.choices import confirm_choices
-from cc_pipeline.api.lookups import open_lookup
 from cc_pipeline.api.reporter import use_reporter
-from cc_pipeline.api.run_steps import run_step
 from cc_pipeline.api.target_runs import PARTITION_COLUMNS, Part, run_targets, shorten_definition
 from cc_pipeline.api.user_input import read_targets
 from cc_pipeline.automation import watch_list
 from cc_pipeline.cli import options
 from cc_pipeline.cli.command import EVERYDAY, Command
-from cc_pipeline.cli.output import ConsoleReporter, notice, progress_bars, write_rows
+from cc_pipeline.cli.output import ConsoleReporter
 from cc_pipeline.cli.run_report import (
-    print_crawl_line,
+    CrawlLines,
     print_home_totals,
     print_summary,
     warn_if_not_compiled,
 )
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.defs.engines import describe_engines, find_engine
-from cc_pipeline.errors import Incomplete, UserInputError
+from cc_pipeline.errors import UserInputError
 from cc_pipeline.settings import Settings
-
-if TYPE_CHECKING:
-    from cc_pipeline.extraction.refetch import Refetch
 
 #: Maximum number of targets named in an error.
 _MAX_NAMED = 20
@@ -61,14 +55,15 @@ def run(
     ] = False,
     refetch: Annotated[
         bool,
-        typer.Option("--refetch", help="Only fetch pending and lost records again."),
+        typer.Option("--refetch", help="Also fetch lost records again."),
     ] = False,
 ) -> None:
     r"""Get domains out of crawls, from the index to parsed pages, and publish cc.duckdb.
 
     Ends with status 3 if the source did not return everything: run the same command again, it fetches only the rest.
     If the source refuses requests, the command waits; Ctrl-C keeps everything fetched. New targets found in no crawl
-    are not kept; if none was found, it ends with status 1. With many crawls it prints a line for each, then totals.
+    are not kept; if none was found, it ends with status 1. With several crawls it prints a line for each (of
+    many, for each year), then totals.
 
     [bold]Examples[/]
 
@@ -101,23 +96,24 @@ def run(
         settings,
         engine=engine or settings.engine,
         accept_removals=accept_removals or settings.accept_removals,
+        refetch=refetch,
     )
     find_engine(settings.engine).check_ready(settings)
-    if refetch:
-        _refetch(settings, targets or (), crawl)
-        return
     requested = _requested_targets(settings, targets or (), watched)
     warn_if_not_compiled(settings)
     settings = confirm_choices(settings, yes=yes)
     parts: list[Part] = []
+    lines = CrawlLines()
 
     def report_part(part: Part) -> None:
         parts.append(part)
-        if part.position[1] > 1:
-            print_crawl_line(part)
+        lines.add(part)
 
-    with use_reporter(ConsoleReporter(details=details)):
-        troubles = run_targets(settings, crawl, requested, yes=yes, on_part=report_part)
+    try:
+        with use_reporter(ConsoleReporter(details=details)):
+            troubles = run_targets(settings, crawl, requested, yes=yes, on_part=report_part)
+    finally:
+        lines.print()
     print_summary(parts, details=details)
     if details:
         print_home_totals(settings)
@@ -140,55 +136,11 @@ def _refuse_unfound(targets: Sequence[Target], parts: Sequence[Part]) -> None:
 
 
 def _requested_targets(settings: Settings, texts: Sequence[str], watched: bool) -> tuple[Target, ...]:
-    typed_targets = read_targets(texts, settings)
+    typed_targets = read_targets(texts)
     watched_targets = watch_list.read(settings.watch_list_path) if watched else ()
     if watched and not watched_targets and not typed_targets:
         raise UserInputError(f"the watch list is empty; add to it with: {advise('targets add', 'example.com')}")
     return tuple({target.slug: target for target in (*watched_targets, *typed_targets)}.values())
-
-
-def _refetch(settings: Settings, targets: Sequence[str], crawl: Sequence[str]) -> None:
-    """Fetches pending and lost records again, then parses and publishes those that were fetched. Raises ``Incomplete``
-    if the source returns none of them, or too few."""
-    from cc_pipeline.defs.metadata import to_metadata
-    from cc_pipeline.defs.partitions import partition_key
-    from cc_pipeline.defs.stage_runner import StageRunner
-    from cc_pipeline.extraction.refetch import refetch_records
-
-    rows: list[Sequence[object]] = []
-    refetches: list[Refetch] = []
-    with (
-        open_lookup(settings, read_targets(targets, settings), crawl) as question,
-        StageRunner(question.workspace) as runner,
-        progress_bars(),
-    ):
-        slugs = [target.slug for target in question.targets]
-        runner.add_targets(question.targets)
-        for crawl_id in question.crawls:
-            result = refetch_records(question.workspace, crawl_id, slugs)
-            refetches.append(result)
-            for slug, metrics in result.after.items():
-                runner.record("records", partition_key(crawl_id, slug), to_metadata(metrics))
-                earlier_metrics = result.before[slug]
-                rows.append(
-                    (crawl_id, slug, *(text for name in metrics for text in (earlier_metrics[name], metrics[name])))
-                )
-            if result.refetched:
-                run_step(f"pages {crawl_id}", partial(runner.parse, crawl_id, result.refetched))
-        run_step("cc.duckdb", runner.publish)
-    columns = ["crawl", "target", "fetched", "fetched now", "pending", "pending now", "lost", "lost now"]
-    write_rows("what was fetched again", columns, rows)
-    if any(row[5] or row[7] for row in rows):
-        query = "SELECT url, outcome, reason, asks FROM ledger WHERE outcome <> 'fetched'"
-        notice(f"some records are still not fetched; to see why: {advise('sql', query)}")
-    for result in refetches:
-        if result.trouble is not None:
-            raise result.trouble
-    if any(result.refetched for result in refetches) and not any(result.recovered for result in refetches):
-        raise Incomplete(
-            "no record was recovered: the source returned the same as before",
-            "The view ledger has the reason for each record. Try again later.",
-        )
 
 
 _OPTIONS = (options.SUBSET, options.INDEX, options.ALLOW_GAPS, options.WAIT, options.YES, *options.REMOTE)

@@ -58,7 +58,6 @@ def sql(
         bool,
         typer.Option("--catalog", help="Query the index catalog: row_groups, index_files, coverage."),
     ] = False,
-    guard_formulas: options.GuardFormulas = False,
 ) -> None:
     """Query cc.duckdb, or the index catalog: queries that end with ;. They read the tables only, and write nothing.
 

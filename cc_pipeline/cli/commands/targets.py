@@ -189,7 +189,7 @@ def add(settings: Settings, targets: options.Targets) -> None:
 
       cc-pipeline targets add "set:press = @press.txt"  (beside domains.txt)
     """
-    parsed = user_input.read_targets(targets, settings, settings.watch_list_path.parent)
+    parsed = user_input.read_targets(targets, settings.watch_list_path.parent)
     user_input.refuse_unnamed_captures(settings, parsed)
     claim_home(settings)
     _register(settings, [*watch_list.read(settings.watch_list_path), *parsed])
@@ -291,7 +291,7 @@ def block(
     from cc_pipeline.extraction import blocklist as blocked
     from cc_pipeline.workspace.workspace import open_workspace
 
-    parsed = user_input.read_targets(targets or (), settings)
+    parsed = user_input.read_targets(targets or ())
     user_input.refuse_unnamed_captures(settings, parsed)
     with open_workspace(settings) as workspace:
         blocklist = blocked.block(workspace, parsed, reason) if parsed else blocked.read_blocklist(workspace)
@@ -306,7 +306,7 @@ def unblock(settings: Settings, targets: options.Targets) -> None:
     from cc_pipeline.extraction import blocklist as blocked
     from cc_pipeline.workspace.workspace import open_workspace
 
-    parsed = user_input.read_targets(targets, settings)
+    parsed = user_input.read_targets(targets)
     with open_workspace(settings) as workspace:
         blocked.unblock(workspace, parsed)
     for target in parsed:

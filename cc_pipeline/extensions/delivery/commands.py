@@ -87,7 +87,7 @@ def copy(
     from cc_pipeline.extraction.lookup_notes import describe_gaps
 
     with (
-        open_lookup(settings, read_targets(targets, settings), crawl) as question,
+        open_lookup(settings, read_targets(targets), crawl) as question,
         StageRunner(question.workspace) as runner,
         open_place(destination, endpoint, question.settings) as place,
         progress_bars(),
@@ -99,7 +99,10 @@ def copy(
         notes += read_blocklist(question.workspace).describe_blocks(question.targets)
     _report_copies(destination, reports, notes)
     _finish_copy(
-        [(crawl_id, report) for crawl_id, report in reports.items() if report.copy.lost], source_error, allow_missing
+        [(crawl_id, report) for crawl_id, report in reports.items() if report.copy.lost],
+        source_error,
+        allow_missing,
+        question.settings.subsets,
     )
 
 
@@ -213,7 +216,10 @@ def _report_copies(destination: str, reports: Mapping[str, CopyReport], notes: S
 
 
 def _finish_copy(
-    incomplete_reports: Sequence[tuple[str, CopyReport]], source_error: Incomplete | None, allow_missing: bool
+    incomplete_reports: Sequence[tuple[str, CopyReport]],
+    source_error: Incomplete | None,
+    allow_missing: bool,
+    subsets: Sequence[str],
 ) -> None:
     """Reports captures that were not copied, and raises ``Incomplete`` unless that is allowed. An error of the source
     is always raised.
@@ -235,6 +241,7 @@ def _finish_copy(
                 "run",
                 ANY,
                 crawl=[crawl for crawl, _ in incomplete_reports],
+                subset=subsets,
                 refetch=True,
                 sentence="The manifest lists them with their reasons. Fetch them again: {}, then copy again. Or accept "
                 f"it: {option(allow_missing=True)}",

@@ -119,7 +119,7 @@ class Tools:
         settings = self._home.settings
         with (
             use_reporter(self._home.reporter),
-            open_lookup(settings, read_targets(targets, settings), crawls) as request,
+            open_lookup(settings, read_targets(targets), crawls) as request,
         ):
             return _answer(_plan_steps(request), limit)
 

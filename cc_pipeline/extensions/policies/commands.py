@@ -57,7 +57,7 @@ def policies(
     from cc_pipeline.extensions.policies.robots_fetch import read_policies
     from cc_pipeline.lake.published_file import open_home_publication
 
-    requested_targets = user_input.read_targets(targets, settings)
+    requested_targets = user_input.read_targets(targets)
     settings = confirm_choices(settings, yes=yes)
     crawls = crawl or _crawls_of(settings, requested_targets)
 

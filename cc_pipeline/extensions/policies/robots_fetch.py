@@ -74,6 +74,6 @@ def _read(settings: Settings, parts: Sequence[Part]) -> None:
             return
         with StageRunner(workspace) as runner, get_reporter().bars():
             read = partial(runner.run_each, [ASSET], keys, partial(read_partition, workspace))
-            run_step("policies", read, is_notice=False)
-            run_step("cc.duckdb", runner.publish_changes, is_notice=False)
+            run_step("policies", read)
+            run_step("cc.duckdb", runner.publish_changes)
     get_reporter().notice(TO_CCBOT)

@@ -180,7 +180,8 @@ class _GroupReader:
         created_by = fields.get(6)
         self._created_by = created_by if isinstance(created_by, bytes) else None
         orders = fields.get(7)
-        self._orders = [next(iter(_fields(order)), 0) for order in orders] if isinstance(orders, list) else []
+        order_fields = [next(iter(_fields(order)), 0) for order in orders] if isinstance(orders, list) else []
+        self._orders = dict(zip(schema.names, order_fields, strict=False))
         self._schema_columns = {name: schema.column(name) for name in columns}
         self._lookup_columns = frozenset(schema.names if lookup_columns is None else lookup_columns)
         self._limit = limit
@@ -199,7 +200,7 @@ class _GroupReader:
         seen: set[str] = set()
         sizes = 0
         starts, ends = [], []
-        for ordinal, column in enumerate(map(_fields, stored_columns)):
+        for column in map(_fields, stored_columns):
             metadata = _fields(column.get(3))
             name, offset, size = _path(metadata), _chunk_start(metadata), read_number(metadata.get(7))
             is_in_other_file = decode_text(column.get(1)) != ""
@@ -220,7 +221,7 @@ class _GroupReader:
             schema_column = self._schema_columns.get(name)
             if schema_column is not None and not is_in_other_file:
                 statistics[name] = read_statistics(
-                    stat_kind(name), schema_column, _fields(metadata.get(12)), self._order(ordinal), self._created_by
+                    stat_kind(name), schema_column, _fields(metadata.get(12)), self._orders.get(name), self._created_by
                 )
         total, compressed = read_number(fields.get(2)), read_number(fields.get(6))
         return RowGroup(
@@ -233,12 +234,6 @@ class _GroupReader:
             statistics,
             chunks,
         )
-
-    def _order(self, ordinal: int) -> int | None:
-        """Returns a column's declared order: ``None`` if the file declares none, 0 if it leaves out this column."""
-        if not self._orders:
-            return None
-        return self._orders[ordinal] if ordinal < len(self._orders) else 0
 
 
 def _fields(value: Value) -> dict[int, Value]:

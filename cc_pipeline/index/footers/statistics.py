@@ -58,8 +58,8 @@ class ColumnStatistics:
 def read_statistics(
     kind: Kind, column: SchemaColumn, stored: Mapping[int, Value], order: int | None, created_by: bytes | None
 ) -> ColumnStatistics:
-    """Interprets the ``stored`` fields of a column's statistics. ``order`` is its declared order, ``None`` if the file
-    declares none."""
+    """Interprets the ``stored`` fields of a column's statistics. ``order`` is the order that the file declares for
+    it, if any."""
     if kind == "time":
         factor = _TIMES.get(column.meaning) if column.physical == "INT64" else None
         return ColumnStatistics() if factor is None else _read_times(stored, factor)

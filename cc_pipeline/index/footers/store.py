@@ -1,7 +1,7 @@
 """Stores raw footers on disk, so that no footer is fetched twice and decoding again needs no network.
 
-A crawl has a folder with a SQLite file: its footers, compressed with zstd, and key bounds that a repair read. A killed
-process loses what it had not committed.
+A crawl has a folder with a SQLite file: its footers, compressed with zstd, and key bounds that a repair read. No
+transaction waits for the source. A killed process loses what it had not committed.
 """
 
 from __future__ import annotations
@@ -23,20 +23,18 @@ from cc_pipeline.index.footers.decode import TRAILER_BYTES
 from cc_pipeline.locks import LockTimeout, locked
 
 _FILE: Final = "footers.sqlite"
-_TABLES: Final = """
-CREATE TABLE IF NOT EXISTS footers (
-    path TEXT PRIMARY KEY, file_size INTEGER, etag TEXT, footer_bytes INTEGER NOT NULL, harvested_at REAL NOT NULL,
-    reason TEXT, fault_offset INTEGER, footer BLOB NOT NULL, checksum INTEGER NOT NULL
-);
-CREATE TABLE IF NOT EXISTS key_bounds (
-    path TEXT, row_group INTEGER, minimum BLOB NOT NULL, maximum BLOB NOT NULL, file_size INTEGER NOT NULL,
-    footer TEXT NOT NULL, PRIMARY KEY (path, row_group)
-);
-"""
-#: Seconds that a reader waits for a commit.
+_TABLES: Final = (
+    """CREATE TABLE IF NOT EXISTS footers (
+        path TEXT PRIMARY KEY, file_size INTEGER, etag TEXT, footer_bytes INTEGER NOT NULL, harvested_at REAL NOT NULL,
+        reason TEXT, fault_offset INTEGER, footer BLOB NOT NULL, checksum INTEGER NOT NULL
+    )""",
+    """CREATE TABLE IF NOT EXISTS key_bounds (
+        path TEXT, row_group INTEGER, minimum BLOB NOT NULL, maximum BLOB NOT NULL, file_size INTEGER NOT NULL,
+        footer TEXT NOT NULL, PRIMARY KEY (path, row_group)
+    )""",
+)
+#: Seconds that a reader or writer waits for a commit.
 _TIMEOUT: Final = 60.0
-#: Pages of uncommitted footers stay in memory, in KiB: written earlier, they would keep readers away.
-_CACHE: Final = "PRAGMA cache_size = -65536"
 _CODEC: Final = pa.Codec("zstd", compression_level=-3)
 
 
@@ -96,10 +94,8 @@ class FooterStore:
 
     def put_bounds(self, crawl: str, bounds: KeyBounds) -> None:
         """Stores the key bounds of a row group. Raises ``EnvironmentFault`` if the disk refuses."""
-        path = self._crawl_folder(crawl) / _FILE
         row = (bounds.path, bounds.row_group, bounds.minimum, bounds.maximum, bounds.size, bounds.footer)
-        with _naming(path), closing(_connect(path)) as connection, connection:
-            connection.execute("INSERT OR REPLACE INTO key_bounds VALUES (?, ?, ?, ?, ?, ?)", row)
+        _commit_rows(self._crawl_folder(crawl) / _FILE, "key_bounds", [row])
 
     def _crawl_folder(self, crawl: str) -> Path:
         """Returns the folder of a crawl's footers. Raises ``UserInputError`` for a name that leads out of the store."""
@@ -158,7 +154,8 @@ class CrawlFooters:
         raise DataFault(DataKind.MISMATCH, str(self._path), None, reason)
 
     def _select(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        if not self._path.exists():
+        # it is empty until the first commit
+        if not self._path.exists() or not self._path.stat().st_size:
             return []
         # not for reading alone: what a killed process left half-way is taken back
         address = f"{self._path.absolute().as_uri()}?mode=rw"
@@ -178,8 +175,8 @@ class FooterWriter(CrawlFooters):
                     f"another process is harvesting {folder.name}",
                     "Wait until that process has finished, then run the command again.",
                 ) from error
-            self._connection = stack.enter_context(closing(_connect(folder / _FILE)))
             super().__init__(folder)
+            self._uncommitted_rows: list[tuple[object, ...]] = []
             self._stack = stack.pop_all()
 
     def __enter__(self) -> FooterWriter:
@@ -194,7 +191,7 @@ class FooterWriter(CrawlFooters):
             self.sync()
 
     def put(self, path: str, file_size: int, etag: str | None, footer: bytes) -> FooterEntry:
-        """Stores the end of a file (metadata and trailer). Raises ``EnvironmentFault`` when the disk refuses."""
+        """Adds the end of a file (metadata and trailer), which ``sync`` stores."""
         entry = FooterEntry(path, file_size, etag, len(footer) - TRAILER_BYTES, datetime.now(UTC))
         return self._put(entry, _CODEC.compress(footer, asbytes=True))
 
@@ -213,28 +210,31 @@ class FooterWriter(CrawlFooters):
         return self._put(FooterEntry(path, file_size, etag, 0, datetime.now(UTC), reason, offset), b"")
 
     def sync(self) -> None:
-        """Makes everything written so far survive a power cut."""
-        with _naming(self._path):
-            self._connection.commit()
+        """Makes everything added so far survive a power cut. Raises ``EnvironmentFault`` when the disk refuses."""
+        _commit_rows(self._path, "footers", self._uncommitted_rows)
+        self._uncommitted_rows.clear()
 
     def _put(self, entry: FooterEntry, stored: bytes) -> FooterEntry:
         row = (
             entry.path, entry.file_size, entry.etag, entry.footer_bytes, entry.harvested_at.timestamp(), entry.reason,
             entry.fault_offset, stored, zlib.crc32(stored),
         )  # fmt: skip
-        with _naming(self._path):
-            self._connection.execute("INSERT OR REPLACE INTO footers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        self._uncommitted_rows.append(row)
         self.entries[entry.path] = entry
         return entry
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    """Opens a crawl's file for writing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    connection = sqlite3.connect(path, timeout=_TIMEOUT)
-    connection.execute(_CACHE)
-    connection.executescript(_TABLES)
-    return connection
+def _commit_rows(path: Path, table: str, rows: Sequence[tuple[object, ...]]) -> None:
+    """Adds rows to a table of a crawl's file, in the place of those with the same key."""
+    with _naming(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(path, timeout=_TIMEOUT, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in _TABLES:
+                connection.execute(statement)
+            for row in rows:
+                connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+            connection.execute("COMMIT")
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from cc_pipeline.advice import advise
 from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
 from cc_pipeline.index.catalog.schemas import DECODED
-from cc_pipeline.index.footers.decode import TRAILER_BYTES, RowGroup, decode_footer, place
+from cc_pipeline.index.footers.decode import MAX_FOOTER_BYTES, TRAILER_BYTES, RowGroup, decode_footer, place
 from cc_pipeline.index.footers.store import FooterStore
 from cc_pipeline.index.gaps import find_gaps, missing_harvest, name_subsets, unharvested
 from cc_pipeline.index.parquet.chunk_locations import (
@@ -21,6 +21,7 @@ from cc_pipeline.index.parquet.chunk_locations import (
     RowGroupLocation,
     check_row_group,
     locate_column,
+    requested_columns,
     split_columns,
 )
 from cc_pipeline.index.parquet.fetch import Cost
@@ -70,15 +71,15 @@ class Footers:
         if number >= len(groups):
             raise DataFault(DataKind.MISMATCH, path, None, f"row group {number} is not among the file's {len(groups)}")
         group = groups[number]
-        names = group.chunks.keys() & (file.columns if columns is None else {KEY, *columns})
+        names = group.chunks.keys() & requested_columns(columns, file)
         places = {name: locate_column(file, group.chunks[name]) for name in names}
         return check_row_group(file, number, group.rows, places)
 
     def _read(self, path: str, length: int) -> tuple[IndexFile, tuple[RowGroup, ...]]:
         tail = self._suffix(path, length)
         metadata = int.from_bytes(tail.data[-8:-4], "little")
-        if tail.data[-4:] == b"PAR1" and len(tail.data) < metadata + 8 <= min(tail.size, 16 << 20):
-            tail = self._suffix(path, metadata + 8)
+        if tail.data[-4:] == b"PAR1" and len(tail.data) < metadata + TRAILER_BYTES <= min(tail.size, MAX_FOOTER_BYTES):
+            tail = self._suffix(path, metadata + TRAILER_BYTES)
         return decoded_file(path, tail.data, tail.size, tail.etag)
 
     def _suffix(self, path: str, length: int) -> RangeBytes:
@@ -90,7 +91,7 @@ class Footers:
 
 def decoded_file(path: str, tail: bytes, size: int, etag: str | None) -> tuple[IndexFile, tuple[RowGroup, ...]]:
     """Returns a file's place and row groups with every column, from its footer. Raises ``DataFault``."""
-    rows = decode_footer(tail, size, path, columns=(KEY,), lookup_columns=None)
+    rows = decode_footer(tail, size, path, columns=(KEY,))
     flat, unread = split_columns(
         {column.name: (column.physical, column.repetition, column.meaning) for column in rows.schema.columns}
     )

@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cc_pipeline.advice import advise
 from cc_pipeline.capture_columns import TIMESTAMP
-from cc_pipeline.commoncrawl.conditions import MATCH_YES, Condition
 from cc_pipeline.commoncrawl.domains import host_columns, registered_domain
 from cc_pipeline.commoncrawl.index_schema import CAPTURE_SCHEMA, INDEX_COLUMN_NAMES, LATER_COLUMNS
-from cc_pipeline.commoncrawl.key_ranges import KeyRange
 from cc_pipeline.commoncrawl.paths import todays_keys
 from cc_pipeline.commoncrawl.target import Target
 from cc_pipeline.errors import DataFault, DataKind, EnvironmentFault
@@ -88,10 +83,6 @@ def capture_rows(row_group_rows: RowGroupRows, located_by: str) -> tuple[pa.Tabl
         else:
             arrays.append(columns.get(field.name, pa.nulls(count, field.type)))
     return pa.Table.from_arrays(arrays, schema=CAPTURE_SCHEMA), hosts
-
-
-def _not_ruled_out(condition: Condition, column: str, values: pa.Array) -> npt.NDArray[np.bool_]:
-    return np.asarray(pc.invert(condition.rules_out(column, as_text(values))))
 
 
 def _repeated(value: object, kind: pa.DataType, count: int) -> pa.Array:
@@ -193,10 +184,6 @@ class ParquetLocator:
         self._finder = finder
         self._indexes = indexes or PageIndexes()
 
-    def places(self, crawl: str, subsets: Sequence[str], ranges: Sequence[KeyRange]) -> list[RowGroupLocation]:
-        """Returns the row groups that may have keys in ``ranges``."""
-        return self._finder.find(crawl, subsets, ranges, self.columns)
-
     def price(self, crawl: str, subsets: Sequence[str], targets: Sequence[Target]) -> LookupEstimate:
         """Estimates an upper bound without reading the index: whole chunks, although often only pages are read."""
         ranges = TargetRouter(targets, surt_ranges(crawl, self.name)).ranges
@@ -234,31 +221,6 @@ class ParquetLocator:
         files = list({place.file.path: place.file for place in places}.values())
         notes = (*self._finder.gaps(crawl, subsets), *unread_notes(files, self.columns))
         return LookupResult(router.captures(), requests, size, time.monotonic() - started, notes)
-
-    def scan_price(self, places: Sequence[RowGroupLocation], key: str) -> tuple[int, int]:
-        """Estimates the requests of a scan, and the bytes of the column that is read whole. Of the other columns only
-        pages with matching rows are read."""
-        sizes = [place.columns[key].size for place in places if key in place.columns]
-        names = (list(place.columns.values()) for place in places)
-        return sum(_max_requests(place, columns) for place, columns in zip(places, names, strict=True)), sum(sizes)
-
-    def scan(self, places: Sequence[RowGroupLocation], key: str, condition: Condition) -> Iterator[pa.Table]:
-        """Yields the captures of whole row groups that match a condition by the index. One column is read whole, and of
-        the others the pages with rows that it does not rule out; a null value rules nothing out. Raises as
-        :meth:`locate`."""
-        for batch in self._batches(places):
-            queries = [
-                RowGroupQuery(
-                    place, None, requested_columns(self.columns, place.file), key,
-                    partial(_not_ruled_out, condition, key),
-                )
-                for place in batch
-                if key in place.columns
-            ]  # fmt: skip
-            for row_group_rows in self._read(queries, Cost()):
-                table, _ = capture_rows(row_group_rows, self.name)
-                rows = condition.keep(table)
-                yield rows.filter(pc.equal(rows["condition_match"], MATCH_YES))
 
     def _read(self, queries: Sequence[RowGroupQuery], cost: Cost) -> Iterator[RowGroupRows]:
         """Yields the matching rows, each once."""

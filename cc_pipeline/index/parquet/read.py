@@ -75,18 +75,11 @@ _SMALL_DICTIONARY = 32 << 10
 
 @dataclass(frozen=True, slots=True)
 class RowGroupQuery:
-    """A query of one row group: its key ranges (``None``: all rows, also those without a key), and the columns to
-    return (the key column is always read).
-
-    ``key`` is the column of the ranges. ``keep`` returns a mask for an array of keys within them (the array has nulls
-    if all rows are requested).
-    """
+    """A query of one row group: its key ranges, and the columns to return (the key column is always read)."""
 
     place: RowGroupLocation
-    ranges: Sequence[KeyRange] | None
+    ranges: Sequence[KeyRange]
     columns: tuple[str, ...]
-    key: str = KEY
-    keep: Callable[[pa.Array], npt.NDArray[np.bool_]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +165,7 @@ def _read_windows(
     decoded_columns: dict[str, pa.Array] = {}
     for start in range(0, max(len(rows), 1), window):
         window_rows = rows[start : start + window]
-        arrays = {query.key: keys.slice(start, window)}
+        arrays = {KEY: keys.slice(start, window)}
         for name, part in columns.items():
             if not isinstance(part, _Selection):
                 arrays[name] = part.slice(start, window).dictionary_decode()
@@ -190,7 +183,7 @@ def _read_windows(
 
 
 def _other_columns(query: RowGroupQuery) -> list[str]:
-    return [name for name in query.columns if name != query.key and name in query.place.columns]
+    return [name for name in query.columns if name != KEY and name in query.place.columns]
 
 
 def _select_pages(part: _Selection, rows: Rows) -> _Selection:
@@ -235,14 +228,11 @@ def _page_indexes(
 ) -> Bytes:
     needed: set[Piece] = set()
     for query in queries:
-        path, key = query.place.file.path, query.place.columns[query.key]
-        names = _other_columns(query)
-        if query.ranges is not None:
-            if key.column_index is None or key.offset_index is None:
-                continue
-            needed.add(Piece(path, *key.column_index))
-            names = [query.key, *names]
-        for name in names:
+        path, key = query.place.file.path, query.place.columns[KEY]
+        if key.column_index is None or key.offset_index is None:
+            continue
+        needed.add(Piece(path, *key.column_index))
+        for name in [KEY, *_other_columns(query)]:
             column = query.place.columns[name]
             if column.offset_index is not None:
                 needed.add(Piece(path, *column.offset_index))
@@ -257,9 +247,9 @@ def _page_indexes(
 
 def _key_selection(query: RowGroupQuery, page_indexes: Bytes) -> _Selection | None:
     place = query.place
-    column = place.columns[query.key]
-    pages = _pages(place, column, page_indexes) if query.ranges is not None else None
-    if query.ranges is None or pages is None or column.column_index is None:
+    column = place.columns[KEY]
+    pages = _pages(place, column, page_indexes)
+    if pages is None or column.column_index is None:
         return _Selection(column, None, (), place.rows)
     path, position = place.file.path, column.column_index
     bounds = read_column_index(page_indexes[Piece(path, *position)], len(pages), path, position[0])
@@ -305,12 +295,10 @@ def _match(query: RowGroupQuery, part: _Selection | None, bytes_of: Bytes) -> tu
             DataKind.UNSUPPORTED,
             query.place.file.path,
             part.place.offset,
-            f"column {query.key} has type {keys.type}, not bytes",
+            f"column {KEY} has type {keys.type}, not bytes",
         )
     _check_bounds(query.place, part, keys)
-    positions = np.arange(len(keys)) if query.ranges is None else rows_in_ranges(keys, query.ranges)
-    if query.keep is not None and len(positions):
-        positions = positions[query.keep(keys.take(pa.array(positions)))]
+    positions = rows_in_ranges(keys, query.ranges)
     return _numbers(part, positions), keys.take(pa.array(positions))
 
 

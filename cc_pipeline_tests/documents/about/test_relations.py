@@ -28,7 +28,7 @@ def row(head: str = "", headers: tuple[tuple[str, str], ...] = (), **more: Any) 
         ("", '</b>; rel="canonical"; anchor="/other"', None, None),
         ("", "/b; rel=canonical", None, None),
         ("", "<>", None, None),
-        ('<link rel="canonical" href="">', None, None, None),
+        *((f'<link rel="canonical"{href}>', None, None, None) for href in (' href=""', ' href="#x"', "")),
     ],
 )
 def test_canonical(head: str, link: str | None, url: str | None, source: str | None) -> None:

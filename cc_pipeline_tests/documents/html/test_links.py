@@ -56,6 +56,7 @@ def test_a_srcset_has_no_more_pictures_than_its_bound() -> None:
     [
         ("https://b.example/".ljust(2_047, "b") + "/", "b/x", None),
         ("https://b.example/".ljust(2_048, "b") + "/", "/dir/x", ["base_unusable"]),
+        ("", "/dir/x", None),
         ("mailto:a@b.example", "/dir/x", ["base_unusable"]),
         ("http://[", "/dir/x", ["base_unusable"]),
     ],

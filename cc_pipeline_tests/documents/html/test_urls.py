@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_pipeline.documents.html.tree import parse_html
-from cc_pipeline.documents.html.urls import browser_resolver, domain_of, host_of, resolve_header, shown_host
+from cc_pipeline.documents.html.urls import (
+    browser_resolver,
+    domain_of,
+    host_of,
+    resolve_header,
+    resolve_reference,
+    shown_host,
+)
 from cc_pipeline.documents.page import Limits
 
 BASE = "http://User@Example.com:8080/a/b/c.html?q=1#f"
@@ -82,6 +89,7 @@ def test_hosts_and_domains(url: str, host: str, domain: str) -> None:
 )  # fmt: skip
 def test_what_a_browser_would_ask_for(value: str, url: str | None, host: str | None) -> None:
     assert browser_resolver("http://example.com/a/b/c.html")(value) == (url, host)
+    assert resolve_reference("http://example.com/a/b/c.html", value) == (url or value)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections import Counter
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from cc_pipeline.errors import EnvironmentFault, Incomplete
 from cc_pipeline.index.catalog.from_footers import crawl_tables
 from cc_pipeline.index.footers.harvest import FIRST_GUESS, TRIES, harvest_crawl
-from cc_pipeline.index.footers.store import FooterStore
+from cc_pipeline.index.footers.store import FooterStore, KeyBounds
 from cc_pipeline.stores.answer import Timeouts
 from cc_pipeline.transport.client import Transport
 from cc_pipeline.transport.faults import FaultKind, range_fault
@@ -76,17 +77,30 @@ def test_a_killed_harvest_loses_what_it_had_not_committed(tmp_path: Path):
     harvest_crawl(CRAWL, keys[:4], reader, store)
     killed = os.fork()
     if not killed:
-        writer = store.write(CRAWL)
+        commit = sqlite3.connect(tmp_path / "footers" / CRAWL / "footers.sqlite")
         # so that half of it is in the file already
-        writer._connection.execute("PRAGMA cache_size = 1")
-        writer.put_failure(keys[0], "half-way")
-        writer.put(keys[4], 100, None, os.urandom(1_000_000))
+        commit.execute("PRAGMA cache_size = 1")
+        commit.execute("UPDATE footers SET reason = 'half-way', footer = randomblob(1000000)")
         os._exit(0)
     os.waitpid(killed, 0)
     assert (tmp_path / "footers" / CRAWL / "footers.sqlite-journal").stat().st_size
     assert set(store.read(CRAWL).entries) == set(keys[:4])
     report = harvest_crawl(CRAWL, keys, reader, store)
     assert (report.reused, report.fetched, report.failed) == (4, 2, ())
+
+
+def test_a_harvest_keeps_nobody_waiting(tmp_path: Path):
+    store = FooterStore(tmp_path)
+    (tmp_path / CRAWL).mkdir()
+    (tmp_path / CRAWL / "footers.sqlite").touch()
+    assert not store.read(CRAWL).entries, "another process is about to fill it"
+    bounds = KeyBounds("a", 0, b"a", b"b")
+    with store.write(CRAWL) as writer:
+        writer.put_failure("a", "x")
+        store.put_bounds(CRAWL, bounds)
+        assert store.read(CRAWL).read_bounds() == [bounds]
+        assert not store.read(CRAWL).entries
+    assert store.read(CRAWL).entries.keys() == {"a"}
 
 
 def test_a_file_that_is_no_database_is_named(tmp_path: Path):
@@ -250,7 +264,8 @@ def test_a_disk_that_refuses_at_the_end_leaves_the_crawl_to_others(tmp_path: Pat
     store = FooterStore(tmp_path)
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(EnvironmentFault, match=r"footers\.sqlite cannot be used"), store.write(CRAWL) as writer:
-        writer._connection.close()
+        (tmp_path / CRAWL / "footers.sqlite").write_bytes(b"x" * 5000)
     assert len(os.listdir("/proc/self/fd")) == before
+    (tmp_path / CRAWL / "footers.sqlite").unlink()
     with store.write(CRAWL):
         pass

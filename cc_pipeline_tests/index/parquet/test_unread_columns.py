@@ -53,10 +53,13 @@ def looked_up(root: Path, path: str, columns: tuple[str, ...] | None, *, catalog
 
 @pytest.mark.parametrize("catalog", [False, True])
 def test_nested_and_dotted_columns_are_named(tmp_path: Path, catalog: bool) -> None:
-    found = looked_up(tmp_path, written(tmp_path, **ODD), None, catalog=catalog)
+    path = written(tmp_path, **ODD)
+    found = looked_up(tmp_path, path, None, catalog=catalog)
     (table,) = found.captures.values()
     assert table["extra_columns"].to_pylist() == [[("plain_extra", "p")], [("plain_extra", "q")]]
     (note,) = found.notes
     assert note.startswith("4 columns of 1 index file are")
     for name in ("a.dotted", "tags.", "headers.server", "headers.size"):
         assert name in note
+    found = looked_up(tmp_path, path, ("a.dotted", "url"), catalog=catalog)
+    assert (found.captures["example.com"].num_rows, "a.dotted" in found.notes[0]) == (2, True)
