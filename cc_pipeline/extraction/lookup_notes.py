@@ -100,8 +100,8 @@ def describe_gaps(workspace: Workspace, crawls: Sequence[str], targets: Sequence
     """A sentence for each of ``crawls`` whose index has gaps: what they mean for the located ``targets``."""
     notes = []
     parts = workspace.rows_of([target.slug for target in targets])
-    for gaps in catalog_gaps(workspace, crawls):
-        slices = slices_of(gaps.crawl, [part for slugs in parts.values() for part in slugs])
+    for crawl in crawls:
+        slices = slices_of(crawl, [part for slugs in parts.values() for part in slugs])
         slice_states = read_slice_states(workspace, slices, (LOCATE,))
         incomplete = [
             slice_
@@ -115,7 +115,10 @@ def describe_gaps(workspace: Workspace, crawls: Sequence[str], targets: Sequence
                 f"captures in them are missing from {incomplete_targets:,} of {len(parts):,} targets; "
                 "run the command again to look them up again"
             )
-        notes.append(f"{gaps.summary} could not be read: {consequence} ({gaps.file_summary})")
+        gaps = catalog_gaps(workspace, [crawl])
+        notes += [f"{gap.summary} could not be read: {consequence} ({gap.file_summary})" for gap in gaps]
+        if incomplete_targets and not gaps:
+            notes.append(f"blocks of the URL index of {crawl} could not be read: {consequence}")
     return notes
 
 

@@ -112,6 +112,7 @@ class Options:
     parser: str = PARSER_VERSION
     accepts_removals: bool = False
     refetch: bool = False
+    max_index_gaps: float = 0.0
 
 
 def options_of(settings: Settings) -> Options:
@@ -122,6 +123,7 @@ def options_of(settings: Settings) -> Options:
         PARSER_VERSION,
         settings.accept_removals,
         settings.refetch,
+        settings.max_index_gaps,
     )
 
 
@@ -278,9 +280,11 @@ def _find_locate_reason(
         return Reason(ReasonKind.MEMBERS if request.is_set else ReasonKind.DEFINITION)
     if options.via not in ("auto", lookup.located_by) and lookup.located_by != NAMED_CAPTURES:
         return Reason(ReasonKind.OTHER_INDEX)
-    if not lookup.complete and not index.gaps_allowed:
+    is_unchanged = index.is_unchanged(lookup)
+    gaps_allowed = lookup.unread_share <= options.max_index_gaps if is_unchanged else index.gaps_allowed
+    if not lookup.complete and not gaps_allowed:
         return Reason(ReasonKind.GAPS_FORBIDDEN)
-    if not index.is_unchanged(lookup):
+    if not is_unchanged:
         return Reason(ReasonKind.INDEX if lookup.complete else ReasonKind.GAP_FILLED)
     if lookup.unlisted_captures and options.accepts_removals:
         return Reason(ReasonKind.UNLISTED_CAPTURES, lookup.unlisted_captures)

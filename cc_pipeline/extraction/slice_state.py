@@ -42,6 +42,11 @@ class Lookup:
     unread_files: int = 0
     unlisted_captures: int = 0
 
+    @property
+    def unread_share(self) -> float:
+        """The share of the index's files, or of the asked blocks of the URL index, that could not be read."""
+        return self.unread_files / self.index_files if self.index_files else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class SliceState:

@@ -93,19 +93,20 @@ def find_gaps(catalog: Catalog, crawl: str, subsets: Sequence[str]) -> IndexGaps
 def index_incomplete(gaps: Sequence[IndexGaps]) -> IndexIncomplete:
     """Returns the error that names these gaps, with advice."""
     affected_subsets = dict.fromkeys(subset for gap in gaps for subset, _, _ in gap.by_subset)
-    published = [gap.crawl for gap in gaps if not index_is_built(gap.crawl)]
+    published = [gap.crawl for gap in gaps if not index_is_built(gap.crawl) and gap.crawl not in ARC_CRAWLS]
     built = [gap.crawl for gap in gaps if index_is_built(gap.crawl)]
     ways = []
     if published:
         harvest = advise("index harvest", crawl=published, subset=name_subsets([*affected_subsets]))
         is_columnar = all(gap.unit == _INDEX_FILES for gap in gaps)
         aim = "To read the missing files" if is_columnar else f"To search {option(index=PARQUET)}, once harvested"
-        ways.append(f"{aim}: {harvest}")
+        ways.append(f"{aim}: {harvest}. ")
     if built:
-        ways.append(f"To index the missing archive files, at a cost shown first: {advise('index build', crawl=built)}")
+        build = advise("index build", crawl=built)
+        ways.append(f"To index the missing archive files, at a cost shown first: {build}. ")
     return IndexIncomplete(
         "; ".join(f"{gap.summary} could not be read: {gap.file_summary}" for gap in gaps),
-        f"Files that were read are kept. {'. '.join(ways)}. To continue without the missing files: "
+        f"Files that were read are kept. {''.join(ways)}To continue without the missing files: "
         f"{option(allow_gaps=True)} (or CC_PIPELINE_MAX_INDEX_GAPS, the share of a subset's files that may be "
         "missing); then their captures are missing, and partitions are marked incomplete.",
     )

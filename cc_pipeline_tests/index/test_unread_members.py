@@ -10,6 +10,7 @@ from cc_pipeline.commoncrawl.paths import cluster_key
 from cc_pipeline.commoncrawl.target_text import parse_target
 from cc_pipeline.errors import IndexIncomplete
 from cc_pipeline.index import locator
+from cc_pipeline.index.gaps import IndexGaps, index_incomplete
 from cc_pipeline.index.lookup import IndexSources, look_up
 from cc_pipeline.testing.mini_crawl.generate import generate
 from cc_pipeline.testing.mini_crawl.spec import CrawlSpec, MiniCrawlSpec
@@ -86,3 +87,8 @@ def test_members_that_cannot_be_read_are_a_named_gap(world: World, tmp_path: Pat
         assert look_up(crawl, ["warc"], [parse_target(SITE)], sources, via="parquet").captures[SITE].num_rows
         if how != "gone":
             assert look_up(crawl, ["warc"], [parse_target(ELSEWHERE)], sources).gaps is None
+
+
+def test_no_harvest_is_advised_for_a_crawl_without_a_columnar_index() -> None:
+    gaps = IndexGaps("CC-MAIN-2008-2009", 3, 1, (("warc", 1, 3),), (("cdx-00000.gz at byte 5", "x"),), "blocks")
+    assert "harvest" not in str(index_incomplete([gaps]).advice)

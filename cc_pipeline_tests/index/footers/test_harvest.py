@@ -263,7 +263,7 @@ def test_two_writers_at_once_are_refused(tmp_path: Path):
 def test_a_disk_that_refuses_at_the_end_leaves_the_crawl_to_others(tmp_path: Path) -> None:
     store = FooterStore(tmp_path)
     before = len(os.listdir("/proc/self/fd"))
-    with pytest.raises(EnvironmentFault, match=r"footers\.sqlite cannot be used"), store.write(CRAWL) as writer:
+    with pytest.raises(EnvironmentFault, match=r"footers\.sqlite cannot be used"), store.write(CRAWL):
         (tmp_path / CRAWL / "footers.sqlite").write_bytes(b"x" * 5000)
     assert len(os.listdir("/proc/self/fd")) == before
     (tmp_path / CRAWL / "footers.sqlite").unlink()
