@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from cc_pipeline.export.capture_forms import Form
     from cc_pipeline.extraction.nearest_capture import Nearest
 
-#: The columns that are read by default; fewer columns are cheaper.
-DEFAULT_COLUMNS: Final = ("target", "crawl", "subset", "url", "fetch_time", "fetch_status", "content_mime_type",
-                "content_languages", "content_digest", "warc_filename", "warc_record_offset",
-                "warc_record_length")  # fmt: skip
+#: The columns that are read by default; fewer columns are cheaper. The first and the last ones are displayed.
+DEFAULT_COLUMNS: Final = ("crawl", "url", "fetch_time", "warc_filename", "warc_record_offset", "warc_record_length",
+                "content_digest", "content_languages", "target", "subset", "fetch_status",
+                "content_mime_type")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, repr=False)
