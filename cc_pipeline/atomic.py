@@ -35,8 +35,11 @@ def written_whole(
     """Yields a temporary path in the folder of ``path``. It replaces ``path`` if the block ends without an error.
 
     ``durable`` files survive a power cut. ``mode`` are the permissions of the file from the start. ``new`` raises
-    ``FileExistsError`` if ``path`` exists by then. Raises ``OSError``; the old file is kept then.
+    ``FileExistsError`` if ``path`` exists by then. Raises ``OSError``, also for a device or a pipe (an administrator
+    would replace ``/dev/null`` by a file); what was at ``path`` is kept then.
     """
+    if path.exists() and not path.is_file():
+        raise FileExistsError(errno.EEXIST, "no file, and not replaced", str(path))
     if make_folder and durable:
         make_durable_folder(path.parent)
     elif make_folder:

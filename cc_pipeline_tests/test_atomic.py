@@ -51,6 +51,16 @@ def test_a_new_file_takes_nobodys_place(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_what_is_no_file_is_kept(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "link").symlink_to(pipe)
+    for path in (pipe, tmp_path / "link", tmp_path):
+        with pytest.raises(FileExistsError):
+            write_whole(path, "text")
+    assert stat.S_ISFIFO(pipe.stat().st_mode) and len(list(tmp_path.iterdir())) == 2
+
+
 def test_nobody_else_ever_reads_what_is_secret(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     with written_whole(path, mode=0o600) as beside:

@@ -142,7 +142,7 @@ _CHOSEN = {
     "history_days": 30,
 }  # fmt: skip
 #: Fields that do not travel.
-NO_TEXT = ("home", "budget", "rate_shares", "webhook", "of_extensions")
+NO_TEXT = ("home", "budget", "rate_shares", "webhook", "of_extensions", "refetch")
 
 
 def test_settings_travel_as_texts_without_the_home_and_without_secrets(tmp_path: Path) -> None:
