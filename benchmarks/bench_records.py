@@ -168,7 +168,7 @@ def parse_rates(folder: Path, captures: pa.Table, repeats: int) -> tuple[list[fl
     def mine() -> int:
         good = 0
         for url, digest, (member, key, offset, length) in zip(urls, digests, members, strict=False):
-            promise = ExpectedRecord(CRAWL, "warc", key, offset, length, url, None, digest)
+            promise = ExpectedRecord("warc", key, offset, length, url, None, digest)
             good += verify_record(member, promise).digest_check == "match"
         return good
 
