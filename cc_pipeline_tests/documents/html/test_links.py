@@ -47,6 +47,10 @@ def test_odd_srcsets(srcset: str) -> None:
     assert hrefs == (["a"] if "a" in srcset else [])
 
 
+def test_a_comma_ends_an_address_and_no_letter_does() -> None:
+    assert page_links.split_srcset("a.x, b.x,,c", 9) == ["a.x", "b.x,,c"]
+
+
 def test_a_srcset_has_no_more_pictures_than_its_bound() -> None:
     assert len(found(f"<img srcset='{'a, ' * 65}'>")) == 64
 
